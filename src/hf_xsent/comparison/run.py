@@ -17,7 +17,7 @@ from hf_xsent.runs.identity import deciding_settings, identify_files, identify_m
 from hf_xsent.runs.run import METRICS_FILE
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.declare import is_local
-from hf_xsent.training.callbacks import last_step, read_metrics
+from hf_xsent.training.callbacks import read_metrics
 from hf_xsent.training.identity import identify_method, identify_training
 from hf_xsent.training.recipe import Recipe, recipe_settings
 
@@ -75,7 +75,7 @@ class Run:
     @property
     def steps_done(self) -> int:
         """Return the last step that training logged."""
-        return last_step(self.training / METRICS_FILE)
+        return max((log["step"] for log in self.metrics()), default=0)
 
     @property
     def scores(self) -> Store:
