@@ -34,7 +34,7 @@ test-minimum: $(MINIMUM)/installed ## all tests on the oldest versions that pypr
 	$(MINIMUM)/bin/python $(PYTEST) $(PYTEST_ARGS)
 
 test-extras: $(COMPILED)/installed $(ONNX)/installed ## the tests of rarer extras (DeepSpeed, eflomal, ONNX), in an environment of their own
-	HF_XSENT_ONNX_PYTHON=$(abspath $(ONNX))/bin/python $(COMPILED)/bin/python -m pytest tests/training/test_deepspeed.py tests/alignment tests/publishing/test_onnx.py $(PYTEST_ARGS)
+	HF_XSENT_ONNX_PYTHON=$(abspath $(ONNX))/bin/python $(COMPILED)/bin/python -m pytest tests/training/test_deepspeed.py tests/words tests/publishing/test_onnx.py $(PYTEST_ARGS)
 
 test-openers: $(VENV)/installed-dev $(OPENERS)/installed ## exports in environments that have transformers or sentence-transformers alone
 	HF_XSENT_OPENERS=$(abspath $(OPENERS)) $(VENV)/bin/python -m pytest tests/publishing/test_other_environments.py $(PYTEST_ARGS)

@@ -27,18 +27,16 @@ SETTINGS: dict[str, dict[str, Any]] = {  # for small encoders and little data, o
 
 def run(name: str, model: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Fine-tune and measure once."""
-    from hf_xsent.finetuning import mlqa, xnli
+    from hf_xsent import finetune
 
     folder = Path(options.work) / f"{name}-{seed}"
     flags = {**SETTINGS[options.task], "model": model, "output_dir": folder, "seed": seed, "save_steps": 100}
     started, began = time.process_time(), time.perf_counter()
-    main = {"xnli": xnli.main, "mlqa": mlqa.main}[options.task]
-    reports = main(
-        [*(f"--{key}={value}" for key, value in flags.items()), "--train", *options.train, "--resume", *options.flags]
-    )
+    words = [f"--{key}={value}" for key, value in flags.items()]
+    reports = finetune.run([options.task, *words, "--train", *options.train, "--resume", *options.flags])
     seconds = {"cpu_seconds": time.process_time() - started, "seconds": time.perf_counter() - began}
     shutil.rmtree(folder)  # the results stay in --output
-    return {"model": name, "seed": seed, "scores": {one.benchmark: one.scores for one in reports}, **seconds}
+    return {"model": name, "seed": seed, "scores": {report.benchmark: report.scores for report in reports}, **seconds}
 
 
 def table(runs: list[dict[str, Any]]) -> str:

@@ -176,7 +176,7 @@ NOT_RUN_EXAMPLES = ("publish", "export_onnx", "compare")  # the Hub, an extra, a
 EXAMPLE_STAND_INS = {
     '"runs/mine"': '"runs/example"',
     '"runs/de", max_steps=1000': '"runs/example", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',
-    "max_steps=1000": "max_steps=1, max_train=2, use_cpu=True",
+    "max_steps=1000": "max_steps=1, use_cpu=True",
     "max_steps=100,": "max_steps=1, use_cpu=True,",
     "path/to/tatoeba": "tatoeba",
     "pairs.jsonl": "pairs.links.jsonl",

@@ -238,7 +238,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytes
         return memory
 
     peak(2_000)  # what is loaded once
-    assert peak(32_000) < peak(8_000) + 1_500_000
+    assert peak(12_000) < peak(3_000) + 600_000
 
 
 @pytest.mark.parametrize("language", ["zh", "tl"])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hf_xsent import align_document_files
+from hf_xsent.cli import main
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.documents.align_files import COLUMNS
@@ -189,3 +190,21 @@ def test_a_run_without_any_good_document_is_an_error(folders: Path, model: Any) 
     with pytest.raises(DataError, match="a.txt is empty"):
         align(folders, model, on_error="skip")
     assert not (folders / "out.tsv").exists()
+
+
+def test_documents_become_pairs_and_are_filtered(
+    tmp_path: Path,
+    encoder_folders: dict[str, Path],
+    pairs: list[tuple[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model: Any = str(encoder_folders["bert"])
+    for side, name in enumerate(("a.txt", "b.txt")):
+        (tmp_path / name).write_text(" ".join(pair[side] for pair in pairs[:4]) + "\n")
+    assert main(["align-documents", "a.txt", "b.txt", "--model", model, "-o", "o.tsv", "--split", "text"]) == 0
+    assert "pairs are in o.tsv" in capsys.readouterr().out
+    assert main(["score", "o.tsv", "--model", model, "-o", "s.tsv", "--language", "de", "--filter", "min_score=2"]) == 0
+    report = capsys.readouterr().out
+    assert "min_score" in report and "0 scored pairs" in report

@@ -20,7 +20,6 @@ from hf_xsent.cli import main as command
 from hf_xsent.cli import program
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.finetuning.finetune import finetune
-from hf_xsent.finetuning.mlqa import SpanExtraction
 from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments
 from hf_xsent.finetuning.xnli import PairClassification
@@ -159,25 +158,17 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
         finetune.run(["xnli", *flags])
 
 
-def test_a_finished_run_is_neither_trained_nor_measured_twice(data: Path, encoder_folders: dict[str, Path]) -> None:
-    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}")
-    (report,) = finetune.run(["xnli", *flags])
+@pytest.mark.parametrize("source", ["resumed", "as the model"])
+def test_a_finished_run_is_measured_without_training(data: Path, encoder_folders: dict[str, Path], source: str) -> None:
+    train = f"--train=en={data}/train-en.tsv"
+    (report,) = xnli(_flags(data, encoder_folders["bert"], train, f"--xnli={data}"))
     before = {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
-    assert finetune.run(["xnli", *flags, "--resume"]) == [report]
-    assert before == {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
-    (fewer,) = finetune.run(["xnli", *flags, "--resume", "--languages=de"])
-    assert fewer.scores == {"de": report.scores["de"]}, "other test sets are measured without training"
+    start, more = (encoder_folders["bert"], [train, "--resume"]) if source == "resumed" else (data / "out", [])
+    (fewer,) = xnli(_flags(data, start, *more, f"--xnli={data}", "--languages=de"))
+    assert (fewer.scores, fewer.setting) == ({"de": report.scores["de"]}, "zero-shot")
     changed = {path for path, stamp in before.items() if path.stat().st_mtime_ns != stamp}
     assert changed == {data / "out/results.json", data / "out/results.txt"}
-    assert xnli(_flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", "--resume")) == []
-
-
-def test_a_finished_run_is_measured_again_on_changed_test_data(data: Path, encoder_folders: dict[str, Path]) -> None:
-    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", max_steps=1)
-    finetune.run(["xnli", *flags])
-    (data / "test-de.tsv").write_text("a\tb\tneutral\n", encoding="utf-8")
-    (report,) = finetune.run(["xnli", *flags, "--resume"])
-    assert report.scores["de"]["accuracy"] in (0.0, 100.0)
+    assert xnli(_flags(data, encoder_folders["bert"], train, "--resume")) == []
 
 
 def test_a_resumed_run_that_changed_is_refused_or_recorded(data: Path, encoder_folders: dict[str, Path]) -> None:
@@ -226,7 +217,6 @@ def test_a_resumed_run_trains_with_a_changed_rate(data: Path, encoder_folders: d
         (xnli, ["--xnli={d}"], HfXsentError, "is not fine-tuned for this task: give --train"),
         (xnli, ["--train=en={d}/train-en.tsv", "--max_length=5000"], RecipeError, "max_length 5000 does not fit"),
         (xnli, ["--train=en={d}/train-en.tsv", "--learning_rat=1"], RecipeError, "unknown flag --learning_rat"),
-        (xnli, ["--train=en={d}/train-en.tsv", "--max_train=-1"], RecipeError, "max_train -1 is not at least 1"),
         (xnli, ["--xnli={d}", "--max_test=0"], RecipeError, "max_test 0 is not at least 1"),
         (
             xnli,
@@ -286,7 +276,6 @@ def test_a_model_with_other_labels_is_refused(data: Path, encoder_folders: dict[
     AutoTokenizer.from_pretrained(encoder_folders["bert"]).save_pretrained(folder)
     with pytest.raises(ModelError, match="other' has the labels label_0, label_1, label_2, not entailment, neutral"):
         xnli(_flags(data, folder, f"--xnli={data}"))
-    assert not (data / "out").exists()
 
 
 def test_a_model_measured_again_keeps_the_setting_it_was_trained_in(
@@ -296,20 +285,6 @@ def test_a_model_measured_again_keeps_the_setting_it_was_trained_in(
     assert xnli(_flags(data, encoder_folders["bert"], *train, max_steps=1)) == []
     (report,) = xnli(_flags(data, data / "out", f"--xnli={data}", output_dir=data / "again"))
     assert report.setting == "translate-train"
-
-
-@pytest.mark.parametrize("flag", ["--overwrite", "--resume", "--resume_with_changes"])
-def test_a_model_is_not_measured_into_the_folder_of_a_run(
-    data: Path, encoder_folders: dict[str, Path], flag: str
-) -> None:
-    xnli(_flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", max_steps=1))
-    before = {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
-    with pytest.raises(OutputError, match="out holds a model, whose recipe .* give another --output for the results"):
-        xnli(_flags(data, data / "out", f"--xnli={data}", flag))
-    assert before == {path: path.stat().st_mtime_ns for path in (data / "out").rglob("*")}
-    xnli(_flags(data, data / "out", f"--xnli={data}", "--languages=de", output_dir=data / "again"))
-    (report,) = xnli(_flags(data, data / "out", f"--xnli={data}", "--overwrite", output_dir=data / "again"))
-    assert set(report.scores) == {"de", "en"}
 
 
 @pytest.mark.parametrize(("task", "data_set", "score"), [(xnli, "tsv", "accuracy"), (mlqa, "json", "f1")])
@@ -346,26 +321,6 @@ def test_of_a_data_set_on_the_hub_the_validation_split_is_for_dev(
         flags = [f"--train=en={source}", f"--dev=en={source}", "--overwrite"]
         task(_flags(data, encoder_folders["bert"], *flags, max_steps=1, **more))
         assert opened[-2:] == [(source, "train"), (source, "validation")]
-
-
-def test_training_records_are_cut_after_they_were_switched(
-    data: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content = json.loads((data / "train-en.json").read_text())
-    content["data"][0]["paragraphs"].reverse()  # the first German question is the last English one
-    (data / "train-en.json").write_text(json.dumps(content), encoding="utf-8")
-    groups: list[Any] = []
-    grouped_windows = SpanExtraction.grouped_windows
-
-    def watched(task: SpanExtraction, some: Any) -> Any:
-        groups.extend(some)
-        return grouped_windows(task, some)
-
-    monkeypatch.setattr(SpanExtraction, "grouped_windows", watched)
-    train = ["--train", f"en={data}/train-en.json", f"de={data}/train-de.json", "--code_switching=true"]
-    lengths = {"max_question_length": 8, "doc_stride": 4, "max_train": 1, "max_steps": 1}
-    mlqa(_flags(data, encoder_folders["bert"], *train, **lengths))
-    assert [[question.id for question in group] for group in groups] == [["0", "0"]]
 
 
 def test_the_card_says_what_was_trained(data: Path, encoder_folders: dict[str, Path]) -> None:
@@ -419,7 +374,7 @@ def test_the_command_prints_the_table_and_tells_of_unknown_tasks(
     assert command(["finetune", "xnli", *flags]) == 0
     assert "xnli, zero-shot" in capsys.readouterr().out
     assert command(["finetune", "squad", *flags]) == 2
-    assert "unknown task 'squad': use xnli or mlqa" in capsys.readouterr().err
+    assert "task 'squad' is unknown: use xnli, mlqa" in capsys.readouterr().err
 
 
 def test_a_recipe_beside_flags(data: Path, encoder_folders: dict[str, Path]) -> None:

@@ -88,15 +88,22 @@ def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("", "cannot be written"), ("pairs.tsv", "pairs.tsv would overwrite an input"), ("pairs.tsv/x", "written")],
+    [
+        ("", "cannot be written"),
+        ("pairs.tsv", "pairs.tsv would overwrite an input"),
+        ("pool.txt", "pool.txt would overwrite an input"),
+        ("pairs.tsv/x", "written"),
+    ],
 )
 def test_an_unwritable_output_raises_before_a_model_is_opened(
     pairs: Path, tmp_path: Path, name: str, message: str
 ) -> None:
-    before = pairs.read_bytes()
+    pool = tmp_path / "pool.txt"
+    pool.write_text("a\n" * 9)
+    before = pairs.read_bytes(), pool.read_bytes()
     with pytest.raises(OutputError, match=message):
-        score_pairs(pairs, tmp_path / name, "no such model")
-    assert pairs.read_bytes() == before
+        score_pairs(pairs, tmp_path / name, "no such model", source_pool=pool, target_pool=pool)
+    assert (pairs.read_bytes(), pool.read_bytes()) == before
 
 
 def test_a_line_break_in_a_text_breaks_no_row(tmp_path: Path) -> None:

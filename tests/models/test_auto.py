@@ -245,15 +245,6 @@ def test_queries_and_documents_have_the_prompts_of_sentence_transformers(
         )
 
 
-def test_saving_an_opened_export_in_its_folder_leaves_its_card(
-    encoder_folders: dict[str, Path], tmp_path: Path
-) -> None:
-    folder = _exported(encoder_folders["bert"], tmp_path / "out")
-    (folder / "README.md").write_text("edited", encoding="utf-8")
-    AutoModel.from_pretrained(folder).save_pretrained(folder)
-    assert (folder / "README.md").read_text(encoding="utf-8") == "edited"
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_an_opened_export_is_saved_in_its_dtype_by_the_main_process(
     encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], dtype: torch.dtype
@@ -305,17 +296,12 @@ def test_config_tokenizer_and_heads_are_those_of_the_revision(encoder_folders: d
     assert torch.equal(*heads) and started.config.mask_token_id == model.config.mask_token_id
 
 
-@pytest.mark.parametrize("export", [True, False])
 def test_settings_changed_in_sentence_transformers_are_saved_by_it(
-    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], export: bool
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
     folder = _exported(encoder_folders["bert"], tmp_path / "out")
-    if not export:
-        model = DapForSentenceEmbedding.from_pretrained(folder)
-        model.save_pretrained(tmp_path / "run")
-        model.tokenizer.save_pretrained(folder := tmp_path / "run")
     prompts = {"query": "the dog: "}
     changed = SentenceTransformer(str(folder), device="cpu", prompts=prompts, default_prompt_name="query")
     changed.truncate_dim = 8

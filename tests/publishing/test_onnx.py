@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, export_sentence_transformer
 from hf_xsent.cli import main
-from hf_xsent.errors import MissingExtraError, ModelError
+from hf_xsent.errors import MissingExtraError, ModelError, OutputError
 from hf_xsent.models.loading import load_encoder
 from hf_xsent.publishing import onnx
 
@@ -130,7 +130,7 @@ def test_a_model_that_differs_is_not_written(
 
 
 def test_missing_files_and_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ModelError, match="is not an export: write one with hf-xsent export"):
+    with pytest.raises(OutputError, match="is not an export: write one with hf-xsent export"):
         onnx.export_onnx(tmp_path)
     (tmp_path / "modules.json").write_text("[]")
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)

@@ -9,10 +9,10 @@ import pytest
 from transformers import TrainingArguments
 from transformers.integrations import is_deepspeed_available
 
-from hf_xsent import AlignmentTrainingArguments
-from hf_xsent.errors import HfXsentError, RecipeError
+from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, MoCoConfig, SentenceEncoderForPreTraining
+from hf_xsent.errors import HfXsentError, OutputError, RecipeError
 from hf_xsent.finetuning.trainer import FineTuningArguments
-from hf_xsent.training.arguments import REFUSED, WITHOUT_EFFECT, check_momentum_contrast
+from hf_xsent.training.arguments import REFUSED, WITHOUT_EFFECT, check_arguments_of_model
 from hf_xsent.training.recipe import read_recipe
 
 ZERO_3 = {"zero_optimization": {"stage": 3}}
@@ -163,10 +163,11 @@ def test_several_gpus_in_one_process_are_refused(kind: Any, tmp_path: Path, monk
 
 def test_momentum_in_half_precision_is_refused(tmp_path: Path, _deepspeed_seems_installed: None) -> None:
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, bf16=True)
-    check_momentum_contrast(arguments)
+    config = MoCoConfig()
+    check_arguments_of_model(arguments, config)
     arguments.deepspeed = {"zero_optimization": {"stage": 2}}
     with pytest.raises(HfXsentError, match="in half precision, which rounds its small updates"):
-        check_momentum_contrast(arguments)
+        check_arguments_of_model(arguments, config)
 
 
 def test_fp16_on_a_cpu_would_change_nothing_and_is_refused(tmp_path: Path) -> None:
@@ -179,3 +180,49 @@ def test_what_only_the_launcher_enables_is_refused(flag: str, tmp_path: Path, mo
     monkeypatch.setenv(f"ACCELERATE_USE_{flag.upper()}", "true")
     with pytest.raises(HfXsentError, match=f"pass --{flag} to the script"):
         AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"metric_for_best_model": "accuracy_xx"}, r"'accuracy_xx' is not measured: use accuracy, .*accuracy_de"),
+        ({"metric_for_best_model": "eval_f1"}, "'f1' is not measured"),
+        ({"metric_for_best_model": "loss_de"}, "is not measured"),
+    ],
+)
+def test_a_metric_that_is_not_measured_is_refused_before_training(
+    settings: dict[str, Any], reason: str, encoder_folders: dict[str, Path], tmp_path: Path, pairs: Any
+) -> None:
+    model = SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]), max_length=16)
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **settings)
+    with pytest.raises(RecipeError, match=reason):
+        AlignmentTrainer(model, arguments, {"de": pairs}, {"de": pairs}, model.tokenizer)
+
+
+def test_parts_of_the_trainer_that_would_be_ignored_are_refused(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Any
+) -> None:
+    model = SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]), max_length=16)
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    with pytest.raises(RecipeError, match="compute_loss_func has no effect here"):
+        AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer, compute_loss_func=len)
+
+
+def test_plain_arguments_lower_the_rate_by_dev_accuracy(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Any
+) -> None:
+    model = SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]), max_length=16)
+    plain = TrainingArguments(
+        str(tmp_path), use_cpu=True, max_steps=1, eval_steps=1, eval_strategy="steps", save_strategy="no",
+        lr_scheduler_type="reduce_lr_on_plateau",
+    )  # fmt: skip
+    AlignmentTrainer(model, plain, {"de": pairs}, {"de": pairs[:4]}, model.tokenizer).train()
+
+
+def test_a_push_without_a_network_is_one_sentence_before_training(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Any
+) -> None:
+    model = SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]), max_length=16)
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, push_to_hub=True, hub_token=None)
+    with pytest.raises(OutputError, match="push_to_hub cannot create the repository"):
+        AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer)

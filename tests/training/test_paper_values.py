@@ -15,7 +15,7 @@ import yaml
 from hf_xsent.cli import analyse, cost, evaluate
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.finetuning.finetune import finetune
-from hf_xsent.finetuning.settings import MlqaSettings, XnliSettings
+from hf_xsent.finetuning.settings import FineTuningOptions, FineTuningSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import objective_class
@@ -106,7 +106,7 @@ def _defaults(name: str, recipe: dict[str, Any]) -> dict[str, Any]:
         if recipe.get("clean", True):
             found |= {f"rules.{one.name}": one.default for one in fields(CleaningRules)}
     else:
-        kinds = [XnliSettings if name.startswith("xnli") else MlqaSettings, FineTuningArguments]
+        kinds = [FineTuningSettings if name.startswith("xnli") else FineTuningOptions, FineTuningArguments]
     return found | {one.name: default_of(one) for kind in kinds for one in fields(kind) if one.init}
 
 

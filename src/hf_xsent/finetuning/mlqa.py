@@ -24,22 +24,16 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.question_answering import score_answers
 from hf_xsent.finetuning.code_switching import switch_questions
 from hf_xsent.finetuning.report import FineTuningReport
-from hf_xsent.finetuning.running import (
-    limit,
-    load_records,
-    run,
-    select_tests,
-    single_groups,
-    tokenizer_of,
-)
-from hf_xsent.finetuning.settings import MlqaSettings
+from hf_xsent.finetuning.running import limit, load_records, run, select_tests, single_groups
+from hf_xsent.finetuning.settings import FineTuningOptions
 from hf_xsent.finetuning.trainer import FineTuningArguments, FineTuningTask, Scores, pad, predictions
 from hf_xsent.logs import Progress
+from hf_xsent.models.loading import load_tokenizer
 
 _QUESTIONS_AT_ONCE = 1000
 
 
-def finetune_mlqa(options: MlqaSettings, training: FineTuningArguments) -> list[FineTuningReport]:
+def finetune_mlqa(options: FineTuningOptions, training: FineTuningArguments) -> list[FineTuningReport]:
     """Read all data, then train and measure."""
     sources, records = load_records(options.train, lambda path, _: load_questions(path))
     train = switch_questions(sources, records) if options.code_switching else single_groups(records)
@@ -53,14 +47,14 @@ def finetune_mlqa(options: MlqaSettings, training: FineTuningArguments) -> list[
     for test in sets:
         tests.setdefault(test.benchmark, {})[test.name] = [replace(test, questions=test.questions[: options.max_test])]
     selected = select_tests(tests, options.languages)
-    tokenizer = tokenizer_of(options.model)
+    tokenizer = load_tokenizer(str(options.model))
     lengths = (options.max_length, options.doc_stride, options.max_question_length, options.max_answer_length)
     task = SpanExtraction(tokenizer, *lengths)
     dev_sets = {
         language: [QuestionSet("squad", language, language, questions)]
         for language, questions in limit(options.max_test, dev).items()
     }
-    groups = task.grouped_windows([*chain.from_iterable(limit(options.max_train, train).values())])
+    groups = task.grouped_windows([*chain.from_iterable(train.values())])
     return run(task, AutoModelForQuestionAnswering, options, training, tokenizer, groups, dev_sets or None, selected)
 
 

@@ -70,16 +70,3 @@ def write_reports(folder: Path, reports: list[FineTuningReport], settings: Mappi
     ]
     write_text(folder / TABLE, "\n\n".join(report.table() for report in reports) + "\n")
     write_json(folder / RESULTS, {"settings": dict(settings), "reports": records, "versions": versions()})
-
-
-def read_reports(folder: Path, settings: Mapping[str, Any]) -> list[FineTuningReport] | None:
-    """Read the reports of a run; return None if there are none, or if they were measured with other settings."""
-    try:
-        content = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
-        if content["settings"] != json.loads(json.dumps(settings)):
-            return None
-        return [
-            FineTuningReport(report["benchmark"], report["setting"], report["scores"]) for report in content["reports"]
-        ]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

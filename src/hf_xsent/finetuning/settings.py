@@ -7,12 +7,10 @@ from typing import ClassVar
 
 from hf_xsent.settings.declare import setting
 
-_MAX_LENGTH = "Truncate each row, both texts together, to this many tokens; mlqa: 384 if not given."
-
 
 @dataclass(frozen=True)
 class FineTuningSettings:
-    """The encoder, the data and the output folder."""
+    """The encoder and the data."""
 
     task: str | None = setting(
         None,
@@ -47,11 +45,8 @@ class FineTuningSettings:
         metavar="CODE",
         results=False,
     )
-    max_length: int = setting(128, _MAX_LENGTH)
-    max_train: int | None = setting(
-        None,
-        "Train on at most this many records of each language (a code-switched record counts once); without it, all.",
-        at_least=1,
+    max_length: int = setting(
+        128, "Truncate each row, both texts together, to this many tokens; mlqa: 384 if not given."
     )
     max_test: int | None = setting(
         None,
@@ -66,24 +61,13 @@ class FineTuningSettings:
     )
     overwrite: bool = setting(False, "Replace the run that the output folder holds.", results=False)
     verbose: bool = setting(False, "Also log the messages of transformers and other libraries.", results=False)
-
-    @property
-    def resumes(self) -> bool:
-        """Whether to continue the run in the output folder."""
-        return self.resume or self.resume_with_changes
-
-
-@dataclass(frozen=True)
-class XnliSettings(FineTuningSettings):
-    """Natural language inference."""
-
     xnli: str | None = setting(
         None, "Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.", results=False
     )
 
 
 @dataclass(frozen=True)
-class MlqaSettings(FineTuningSettings):
+class QuestionSettings:
     """Extractive question answering."""
 
     mlqa: str | None = setting(
@@ -96,10 +80,14 @@ class MlqaSettings(FineTuningSettings):
     xquad: str | None = setting(
         None, "Measure XQuAD at the end: a folder of files xquad.de.json, or google/xquad.", results=False
     )
-    max_length: int = setting(384, _MAX_LENGTH)
     doc_stride: int = setting(128, "Overlap of the windows of a long context, in tokens.")
     max_question_length: int = setting(64, "Truncate questions to this many tokens.", at_least=1)
     max_answer_length: int = setting(30, "Find answers of at most this many tokens.", at_least=1, results=False)
+
+
+@dataclass(frozen=True)
+class FineTuningOptions(QuestionSettings, FineTuningSettings):
+    """All settings of a run besides those of training."""
 
 
 @dataclass(repr=False, eq=False)
@@ -144,7 +132,6 @@ class FineTuneHelp:
 
     help_groups: ClassVar[dict[str, tuple[type, ...]]] = {
         "encoder and data": (FineTuningSettings,),
-        "xnli": (XnliSettings,),
-        "mlqa": (MlqaSettings,),
+        "question answering (mlqa)": (QuestionSettings,),
         "training": (FineTuningTrainingSettings,),
     }

@@ -80,9 +80,6 @@ class FineTuningTask(ABC):
     def measure(self, model: PreTrainedModel, sets: Mapping[str, Sequence[Any]]) -> Scores:
         """Compute the scores of each test set, in percent."""
 
-    def check_model(self, model: PreTrainedModel) -> None:  # noqa: B027 - most tasks accept any model of their kind
-        """Refuse a model that was fine-tuned for another task."""
-
 
 def adapted_arguments(args: FineTuningArguments, task: FineTuningTask, dev: Any) -> FineTuningArguments:
     """Return arguments that measure the task's main score on dev examples, if there are any."""

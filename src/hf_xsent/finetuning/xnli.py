@@ -16,12 +16,13 @@ from hf_xsent.data.benchmarks.inference import LABELS, InferencePair, load_infer
 from hf_xsent.errors import ModelError
 from hf_xsent.finetuning.code_switching import switch_inference
 from hf_xsent.finetuning.report import FineTuningReport
-from hf_xsent.finetuning.running import limit, load_records, run, single_groups, tokenizer_of
-from hf_xsent.finetuning.settings import XnliSettings
+from hf_xsent.finetuning.running import limit, load_records, run, single_groups
+from hf_xsent.finetuning.settings import FineTuningOptions
 from hf_xsent.finetuning.trainer import FineTuningArguments, FineTuningTask, Scores, pad, predictions
+from hf_xsent.models.loading import load_tokenizer
 
 
-def finetune_xnli(options: XnliSettings, training: FineTuningArguments) -> list[FineTuningReport]:
+def finetune_xnli(options: FineTuningOptions, training: FineTuningArguments) -> list[FineTuningReport]:
     """Read all data, then train and measure."""
     sources, records = load_records(options.train, load_inference)
     train = switch_inference(sources, records) if options.code_switching else single_groups(records)
@@ -29,14 +30,14 @@ def finetune_xnli(options: XnliSettings, training: FineTuningArguments) -> list[
     tests = {}
     if options.xnli is not None:
         tests["xnli"] = limit(options.max_test, load_xnli(options.xnli, options.languages))
-    tokenizer = tokenizer_of(options.model)
+    tokenizer = load_tokenizer(str(options.model))
     return run(
         PairClassification(tokenizer, options.max_length),
         AutoModelForSequenceClassification,
         options,
         training,
         tokenizer,
-        [*chain.from_iterable(limit(options.max_train, train).values())],
+        [*chain.from_iterable(train.values())],
         limit(options.max_test, dev) or None,
         tests,
         num_labels=len(LABELS),
@@ -73,10 +74,6 @@ class PairClassification(FineTuningTask):
                 correct += int((label_of_output[outputs.logits.argmax(1).cpu()] == labels).sum())
             scores[name] = {"accuracy": 100 * correct / len(pairs)}
         return scores
-
-    def check_model(self, model: PreTrainedModel) -> None:
-        """Check that the model has XNLI's labels, in any order."""
-        _labels_of_outputs(model)
 
     def rows(self, pairs: Sequence[InferencePair]) -> list[dict[str, list[int]]]:
         """Tokenize both texts together, and truncate the longer one."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import OutputError
-from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import HEADS_FILE
 
 RUN_FACTS = "training.json"
@@ -41,11 +40,6 @@ def check_replaceable(folder: str | Path) -> None:
             raise OutputError(
                 f"{path} is not part of an export and would be deleted: move it, or choose another folder"
             )
-
-
-def write_run_facts(folder: Path, facts: dict[str, Any]) -> None:
-    """Store the facts of the run in an export."""
-    write_json(folder / RUN_FACTS, facts)
 
 
 def read_run_facts(folder: str | Path) -> dict[str, Any]:

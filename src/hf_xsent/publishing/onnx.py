@@ -25,7 +25,7 @@ from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import read_modules
-from hf_xsent.publishing.export_folder import is_export
+from hf_xsent.publishing.export_folder import check_export
 
 PLAIN, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
 _LARGEST_DIFFERENCE = 1e-4
@@ -79,8 +79,7 @@ def export_onnx(folder: str | Path) -> Path:
     ```
     """
     folder = Path(folder)
-    if not is_export(folder):
-        raise ModelError(f"{folder} is not an export: write one with hf-xsent export")
+    check_export(folder)
     load_onnxruntime()
     if "mix" in read_modules(str(folder)):
         raise ModelError(f"{folder} needs all layers, but ONNX files return only the last: use it with torch")

@@ -13,14 +13,14 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.evaluation.retrieval import retrieval_by_language
-from hf_xsent.files import check_can_create, write_text, writing
+from hf_xsent.files import check_can_create, write_json, write_text, writing
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
 from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.publishing.export_folder import check_replaceable, write_run_facts
+from hf_xsent.publishing.export_folder import RUN_FACTS, check_replaceable
 from hf_xsent.publishing.model_card import CardFacts, encoding_facts, portable_facts, render_card
 from hf_xsent.publishing.onnx import export_onnx, load_onnxruntime, quantize_onnx
 from hf_xsent.publishing.settings import ExportSettings
@@ -74,7 +74,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, dtype), dim=embedder.width)
         facts = run_facts(settings.model)
         if facts:
-            write_run_facts(part, facts | encoding_facts(part))
+            write_json(part / RUN_FACTS, facts | encoding_facts(part))
         facts = {"name": folder.name, "base_model": "", "languages": []} | facts | encoding_facts(part)
         write_text(part / "README.md", f"{render_card(CardFacts(**facts, license=''), complete=False)}\n")
         if settings.verify:

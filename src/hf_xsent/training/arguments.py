@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from transformers import TrainingArguments
 from transformers.integrations import is_deepspeed_available
+from transformers.trainer_utils import IntervalStrategy, SchedulerType
 
 from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
@@ -27,6 +28,7 @@ from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
+NO_DEV_FOR_EARLY_STOPPING = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
 
 # Fields of transformers' TrainingArguments of which only the default works, and why.
@@ -215,6 +217,37 @@ def _check_momentum_contrast(arguments: AlignmentTrainingArguments) -> None:
         arguments.fsdp,
         "the momentum encoder averages full weights, which FSDP shards: use DDP (torchrun without --fsdp) or "
         "trainer_scripts/deepspeed/zero2.json",
+    )
+
+
+def refuse_parts(parts: Mapping[str, Any]) -> None:
+    """Refuse arguments of the Trainer that would have no effect."""
+    for name in ("compute_loss_func", "compute_metrics", "preprocess_logits_for_metrics", "model_init"):
+        refuse(
+            parts.get(name) is not None,
+            f"{name} has no effect here: the model's objectives are the loss, and dev pairs give the metrics",
+        )
+
+
+def check_dev(arguments: AlignmentTrainingArguments, dev: Any) -> None:
+    """Refuse settings that need dev measurements, or a metric, that the run does not have."""
+    plateau = arguments.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU
+    if dev is None or arguments.eval_strategy == IntervalStrategy.NO:
+        refuse(arguments.early_stopping_patience is not None, NO_DEV_FOR_EARLY_STOPPING)
+        refuse(
+            plateau, "lr_scheduler_type reduce_lr_on_plateau needs dev measurements: give dev pairs and eval_strategy"
+        )
+        return
+    refuse(
+        arguments.fsdp,
+        "encoding dev pairs needs full weights, which FSDP shards: drop --dev, give --dev_pairs 0, and measure the "
+        "saved model by hf-xsent evaluate",
+    )
+    names = ["accuracy", "accuracy_forward", "accuracy_backward", *(f"accuracy_{code}" for code in dev.languages)]
+    metric = str(arguments.metric_for_best_model).removeprefix("eval_")
+    refuse(
+        (plateau or arguments.load_best_model_at_end) and metric not in names,
+        f"metric_for_best_model {metric!r} is not measured: use {', '.join(names)}",
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from accelerate.utils import broadcast_object_list
 from huggingface_hub import upload_folder
+from huggingface_hub.errors import HTTPError
 from safetensors import SafetensorError
 from transformers import Trainer, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
@@ -159,6 +160,17 @@ class SavingTrainer(Trainer):
                 move_into_place(path, folder / path.name)
             remove(target)
 
+    def init_hf_repo(self, token: str | None = None, **options: Any) -> None:
+        """Create the repository before training, so that a missing token or network ends the run at once."""
+        try:
+            super().init_hf_repo(token, **options)
+        except (OSError, ValueError, HTTPError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise OutputError(
+                f"push_to_hub cannot create the repository ({reason}): sign in with 'hf auth login', check the "
+                "network, or drop push_to_hub and publish the export later"
+            ) from error
+
     def push_to_hub(
         self,
         commit_message: str | None = "End of training",
@@ -173,7 +185,7 @@ class SavingTrainer(Trainer):
         ``facts`` are arguments of ``create_model_card``.
         """
         if self.hub_model_id is None:
-            self.init_hf_repo(token, private)
+            self.init_hf_repo(token, **({} if private is None else {"private": private}))
         if not self.is_world_process_zero():
             return None
         facts = {"model_name": self.hub_model_id.split("/")[-1], **facts}

@@ -20,12 +20,11 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.layer_selection import reduced_config
 from hf_xsent.models.loading import load_encoder_config, load_settings, load_tokenizer
 from hf_xsent.runs.run import Run
-from hf_xsent.training.arguments import check_arguments_of_model
+from hf_xsent.training.arguments import NO_DEV_FOR_EARLY_STOPPING, check_arguments_of_model
 from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.recipe import Recipe
 from hf_xsent.training.settings import DataSettings
-from hf_xsent.training.trainer import NO_DEV_FOR_EARLY_STOPPING
 
 logger = logging.getLogger(__name__)
 

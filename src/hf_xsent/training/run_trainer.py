@@ -73,18 +73,20 @@ class RunTrainer(SavingTrainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         if self.args.should_save:
-            model: Any = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
-            model.save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict)
+            self._bare_model().save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
-            load_saved_weights(self.accelerator.unwrap_model(model or self.model), resume_from_checkpoint)
+            load_saved_weights(self._bare_model(), resume_from_checkpoint)
 
     def _load_best_model(self) -> None:
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             super()._load_best_model()
         else:
-            model = self.accelerator.unwrap_model(self.model)
-            load_saved_weights(model, str(self.state.best_model_checkpoint))
+            load_saved_weights(self._bare_model(), str(self.state.best_model_checkpoint))
+
+    def _bare_model(self) -> Any:
+        """Return the model without the wrappers of data parallelism and torch.compile."""
+        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)

@@ -25,7 +25,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.tensors.gathering import explaining_lost_processes
-from hf_xsent.training.arguments import AlignmentTrainingArguments, check_arguments_of_model
+from hf_xsent.training.arguments import AlignmentTrainingArguments, check_arguments_of_model, check_dev, refuse_parts
 from hf_xsent.training.averaging import (
     MovingAverage,
     average_with_start,
@@ -39,8 +39,6 @@ from hf_xsent.training.gradient_norms import GradientNorms
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.run_trainer import RunTrainer
 from hf_xsent.training.teacher import Encode, Teachers
-
-NO_DEV_FOR_EARLY_STOPPING = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 
 
 class AlignmentTrainer(RunTrainer):
@@ -96,19 +94,14 @@ class AlignmentTrainer(RunTrainer):
                 f"{type(model).__name__} has no objectives to train: make the model by XlmrWithRTLHead.from_pretrained "
                 "or SentenceEncoderForPreTraining.from_backbone"
             )
+        refuse_parts(kwargs)
         args = AlignmentTrainingArguments.of(args)
-        train_dataset, eval_dataset = (as_bitext(one, target_language) for one in (train_dataset, eval_dataset))
+        train_dataset, eval_dataset = (as_bitext(data, target_language) for data in (train_dataset, eval_dataset))
+        check_dev(args, eval_dataset)
         if eval_dataset is None:
-            if args.early_stopping_patience is not None:
-                raise RecipeError(NO_DEV_FOR_EARLY_STOPPING)
             args = copy(args)  # which another trainer may share
             args.eval_strategy = IntervalStrategy.NO
             args.eval_on_start = args.load_best_model_at_end = False
-        elif args.fsdp:
-            raise RecipeError(
-                "encoding dev pairs needs full weights, which FSDP shards: drop --dev, give --dev_pairs 0, and "
-                "measure the saved model by hf-xsent evaluate"
-            )
         config: Any = model.config
         check_arguments_of_model(args, config)
         check_has_what_objectives_read(train_dataset, config)
