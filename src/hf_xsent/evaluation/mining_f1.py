@@ -62,12 +62,10 @@ class BuccTask(EvaluationTask):
         rows: dict[str, np.ndarray] = {}
         for test_set, pairs in zip(self.sets, mined, strict=True):
             for pair, (split, threshold) in thresholds.items():
-                measured, outcomes = (
-                    f1_at_threshold(pairs, test_set.gold, threshold),
-                    _outcomes(test_set, pairs.above(threshold)),
-                )
-                gold = len(test_set.gold)
-                figures = {key: gold if key == "gold" else getattr(measured, key) for key in self.headings}
+                measured, above = f1_at_threshold(pairs, test_set.gold, threshold), pairs.above(threshold)
+                outcomes = _outcomes(test_set, above)
+                counts = {"found": len(above), "gold": len(test_set.gold)}
+                figures = {key: counts[key] if key in counts else getattr(measured, key) for key in self.headings}
                 name = f"{test_set.pair} {test_set.split}"
                 if pair != test_set.pair:
                     name += f" ({pair})"

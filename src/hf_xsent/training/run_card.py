@@ -11,8 +11,7 @@ import yaml
 from transformers import Trainer, TrainingArguments
 
 from hf_xsent.files import write_text
-from hf_xsent.publishing.export_folder import RUN_FACTS, read_run_facts
-from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
+from hf_xsent.publishing.model_card import CardFacts, encoding_facts, facts_of_run, render_card
 
 RECIPE_FILE = "recipe.yaml"
 _MAPPINGS = ("lr_scheduler_kwargs", "gradient_checkpointing_kwargs")  # settings of TrainingArguments
@@ -51,17 +50,13 @@ def write_run_card(
 ) -> None:
     """Write the model card of a run, or of its export, into its folder; omit unknown facts, so that no run fails."""
     folder = Path(folder)
-    if (folder / RUN_FACTS).is_file():  # of an export
-        known = read_run_facts(folder)
-    else:
-        if not (folder / RECIPE_FILE).is_file():
-            write_run_recipe(trainer)
-        known = facts_of_run(folder)
+    if not (facts := facts_of_run(folder)):
+        write_run_recipe(trainer)
+        facts = facts_of_run(folder)
     bitext: Any = trainer.train_dataset
-    if not known["languages"] and hasattr(bitext, "languages"):
-        known["pairs"] = dict(bitext.languages)
-        known["languages"] = sorted({*known["pairs"], getattr(trainer, "target_language", "en")})
-    known |= {"license": license or "", "base_model": base_model or known["base_model"]}
-    known["name"] = name or known["name"]
-    facts = CardFacts(**known, repository=str(trainer.hub_model_id or known["name"]))
-    write_text(folder / "README.md", f"{render_card(facts, complete=False)}")
+    if not facts["languages"] and hasattr(bitext, "languages"):
+        facts["pairs"] = dict(bitext.languages)
+        facts["languages"] = sorted({*facts["pairs"], getattr(trainer, "target_language", "en")})
+    known = {"name": name, "license": license, "base_model": base_model, "repository": trainer.hub_model_id}
+    facts |= encoding_facts(folder) | {key: value for key, value in known.items() if value}
+    write_text(folder / "README.md", f"{render_card(CardFacts(**facts))}")
