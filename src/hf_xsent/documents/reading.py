@@ -9,13 +9,11 @@ from pathlib import Path
 
 from hf_xsent.data.identification import identify_language
 from hf_xsent.data.readers.columns import refuse_table
-from hf_xsent.data.readers.compression import check_line_ends, files_by_name, read_bytes, strip_compression
+from hf_xsent.data.readers.compression import open_file, strip_compression
 from hf_xsent.documents.splitting import Document, split_lines, split_text
 from hf_xsent.errors import DataError, did_you_mean
 
 logger = logging.getLogger(__name__)
-
-_LARGEST_FILE = 1 << 28  # bytes
 
 
 def read_document(path: Path, split: str = "lines", language: str | None = None) -> Document:
@@ -25,10 +23,10 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
     """
     if not path.is_file():
         raise DataError(f"no such file: {path}")
-    content = read_bytes(path, _LARGEST_FILE)
+    with open_file(path) as file:
+        content = file.read()
     if b"\0" in content:
         raise DataError(f"{path} is a binary file: convert it to plain text in UTF-8 first")
-    check_line_ends(path, content)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -87,14 +85,14 @@ def _named_files(path: str) -> dict[str, Path]:
     """Name the files of a folder by their path in it, those of a glob by the text that its wildcards match."""
     if Path(path).is_dir():
         inside = sorted(file for file in Path(path).rglob("*") if file.is_file() and not file.name.startswith("."))
-        return files_by_name((strip_compression(file.relative_to(path).as_posix()), file) for file in inside)
+        return {strip_compression(file.relative_to(path).as_posix()): file for file in inside}
     parts = re.split(r"(\*\*/|\*)", path)  # "**/" matches any number of folders
     matched = {"**/": "((?:[^/]+/)*)", "*": "([^/]*)"}
     pattern = re.compile("".join(matched.get(part) or re.escape(part) for part in parts))
     files = glob.glob("".join(part if part in matched else glob.escape(part) for part in parts), recursive=True)
     matches = [match for file in sorted(files) if (match := pattern.fullmatch(file)) and Path(file).is_file()]
     texts = [filter(None, (group.strip("/") for group in match.groups())) for match in matches]
-    names = files_by_name(("/".join(words), Path(match[0])) for words, match in zip(texts, matches, strict=True))
+    names = {"/".join(words): Path(match[0]) for words, match in zip(texts, matches, strict=True)}
     if not names:
         raise DataError(f"no file matches {path}")
     return names

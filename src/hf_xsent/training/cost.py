@@ -47,10 +47,6 @@ class TrainingCost:
     training_ms: float  # forward pass, backward pass and end_step
     encoding_ms: float  # both sentences, by the trained encoder
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return rounded values for JSON."""
-        return {name: value if isinstance(value, str) else round(value, 3) for name, value in asdict(self).items()}
-
 
 @dataclass(frozen=True)
 class TrainingCosts:
@@ -90,7 +86,7 @@ def measure_cost(settings: CostSettings) -> TrainingCosts:
     if settings.output is not None:
         measured_with = {"model": settings.model, "pairs": len(batch), "max_length": settings.max_length}
         measured_with |= {"repeats": settings.repeats, "device": device}
-        content = {"settings": measured_with, "versions": versions(), "methods": [cost.to_dict() for cost in costs]}
+        content = {"settings": measured_with, "versions": versions(), "methods": [asdict(cost) for cost in costs]}
         write_json(settings.output, content)
     return TrainingCosts(costs)
 
@@ -112,8 +108,6 @@ def training_cost(
     for method in methods:
         if _needs_links(method) and not all("links" in pair for pair in pairs):
             raise DataError(f"{method} reads links between words: give pairs that hf-xsent align-words has linked")
-    if len(pairs) < 2:
-        raise DataError(f"a batch needs at least two pairs, not {len(pairs)}")
     tokenizer = load_tokenizer(name_or_path)
     collate = PairCollator(tokenizer, max_length, links=any(map(_needs_links, methods)))
     batch = {
