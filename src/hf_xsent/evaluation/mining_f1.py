@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -62,12 +62,11 @@ class BuccTask(EvaluationTask):
         rows: dict[str, np.ndarray] = {}
         for test_set, pairs in zip(self.sets, mined, strict=True):
             for pair, (split, threshold) in thresholds.items():
-                measured, outcomes = (
-                    f1_at_threshold(pairs, test_set.gold, threshold),
-                    _outcomes(test_set, pairs.above(threshold)),
-                )
-                gold = len(test_set.gold)
-                figures = {key: gold if key == "gold" else getattr(measured, key) for key in self.headings}
+                above = pairs.above(threshold)
+                outcomes = _outcomes(test_set, above)
+                measured = asdict(f1_at_threshold(pairs, test_set.gold, threshold))
+                measured |= {"found": len(above), "gold": len(test_set.gold)}
+                figures = {key: measured[key] for key in self.headings}
                 name = f"{test_set.pair} {test_set.split}"
                 if pair != test_set.pair:
                     name += f" ({pair})"
