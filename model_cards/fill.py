@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from hf_xsent.models import METHODS
+from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
 from hf_xsent.publishing.model_card import CardFacts, render_card
 
@@ -35,16 +36,14 @@ def filled(name: str, published: dict[str, Any]) -> str:
         repository=f"org/{name}",
         tables=[
             EvaluationTable(
-                title=one["title"],
-                header=[str(cell) for cell in one["header"]],
-                rows=[[str(cell) for cell in row] for row in one["rows"]],
+                title=benchmark["title"],
+                table=Table(benchmark["header"], [[str(cell) for cell in row] for row in benchmark["rows"]]),
                 note=note,
                 measured=False,
             )
-            for one in published["tables"]
+            for benchmark in published["tables"]
         ],
-        trained_here=False,
-        settings_from=f"The recipe `trainer_scripts/recipes/{published['recipe']}`",
+        recipe_title=f"The recipe `trainer_scripts/recipes/{published['recipe']}`",
     )
     return str(render_card(facts))
 

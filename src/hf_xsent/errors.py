@@ -5,11 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from itertools import islice
 from typing import Any
 
-_LONGEST_MESSAGE, _LONGEST_END = 600, 200
-_LONGEST_NAME, _MOST_NAMES = 200, 10_000  # compared for suggestions
 # Line ends would break a message into several, other control characters could change a terminal.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -20,7 +17,7 @@ class HfXsentError(Exception):
     exit_code = 2
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(_readable(str(message)))
+        super().__init__(_UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(message)))
 
 
 class DataError(HfXsentError):
@@ -63,25 +60,13 @@ class MissingExtraError(HfXsentError):
     """An optional dependency is not installed."""
 
 
-def _readable(message: str) -> str:
-    """Escape control characters of a message, and cut its middle if it is too long."""
-    return _cut(_UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), _cut(message)))
-
-
-def _cut(message: str) -> str:
-    if len(message) <= _LONGEST_MESSAGE:
-        return message
-    return f"{message[: _LONGEST_MESSAGE - _LONGEST_END]} … {message[-_LONGEST_END:]}"
-
-
 def shortened(value: Any, longest: int = 100) -> str:
     """Return the repr of a value, cut for an error message."""
     text = repr(value[: longest + 1] if isinstance(value, str) else value)
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
-def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the names similar to an unknown one, or the empty string."""
-    comparable = [word for word in islice(known, _MOST_NAMES) if len(word) <= _LONGEST_NAME]
-    close = difflib.get_close_matches(name[:_LONGEST_NAME], comparable, n=count, cutoff=0.6)
+    close = difflib.get_close_matches(name, [*known])
     return f"; did you mean {' or '.join(repr(word) for word in close)}?" if close else ""

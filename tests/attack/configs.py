@@ -15,8 +15,6 @@ from hf_xsent.data.cleaning.filtering import FilterRules
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.evaluation.report import read_reports
 from hf_xsent.objectives.registry import OBJECTIVES
-from hf_xsent.publishing.evaluation_tables import read_tables
-from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
 from hf_xsent.settings.read import read_mapping
 from hf_xsent.training.recipe import read_recipe, recipe_keys
 
@@ -56,15 +54,6 @@ NOT_ATTACKED = (
 SCORES = {"forward": 50.0, "backward": 60.0, "mean": 55.0}
 RESULTS = {"runs": [{"task": "tatoeba", "protocol": "p", "settings": {"model": "m", "k": 1}, "sentences": {"de": 3},
                      "languages": {"de": SCORES}, "groups": {"all": SCORES}, "versions": {}}]}  # fmt: skip
-RUN_FILES: dict[str, Any] = {
-    "recipe.yaml": {"model": "m", "method": "dap", "data": ["de=x.tsv"], "target_language": "en"},
-    "config.json": {
-        "hidden_size": 8,
-        "hf_xsent": {"model_type": "dap", "pooling": "mean", "max_length": 32, "normalize": False},
-    },
-    "bitext.json": {"de": {"read": 3, "retained": 2}, "total": {"read": 3, "retained": 2}},
-    "checkpoint-5/trainer_state.json": {"global_step": 5, "epoch": 1.5, "best_metric": 50.0, "best_global_step": 5},
-}
 
 
 def attack(seed: int, count: int) -> dict[str, int]:
@@ -187,28 +176,7 @@ def results(trial: Trial) -> str:
     rng = trial.rng
     data = json.dumps(_odd(rng, RESULTS, rng.choice((0.0, 0.05))), default=str).encode()
     path = trial.write("results.json", damaged(rng, data) if rng.random() < 0.6 else data)
-    return trial.answer(lambda: rng.choice((read_tables, read_reports))(path))
-
-
-def card(trial: Trial) -> str:
-    """The files of a run, from which a model card is written."""
-    rng = trial.rng
-    for name, whole in RUN_FILES.items():
-        content = _odd(rng, whole, 0.05)
-        data = yaml.safe_dump(content) if name.endswith("yaml") else json.dumps(content, default=str)
-        trial.write(name, damaged(rng, data.encode()) if rng.random() < 0.2 else data)
-    stated = {"license": "mit", "base_model": "owner/base", "languages": ["de", "en"]}
-    stated["repository"] = rng.choice(("owner/name", 'a")\nimport os #', "", "a b", "```"))
-
-    def write() -> str:
-        return str(render_card(CardFacts(**{**facts_of_run(trial.folder), **stated})))
-
-    def check(written: str) -> None:
-        fences = [line for line in written.splitlines() if line.startswith("```")]
-        trial.require("import os" not in written, "a repository's name reaches the code")
-        trial.require(len(fences) % 2 == 0, "a fence is not closed")
-
-    return trial.answer(write, check)
+    return trial.answer(lambda: read_reports(path))
 
 
 TARGETS: dict[str, tuple[float, Callable[[Trial], str]]] = {
@@ -216,6 +184,5 @@ TARGETS: dict[str, tuple[float, Callable[[Trial], str]]] = {
     "study": (30, study),
     "rules": (10, rules),
     "special file": (4, special_file),
-    "results": (8, results),
-    "card": (8, card),
+    "results": (16, results),
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-from collections.abc import Mapping
-from itertools import pairwise
+import threading
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from hf_xsent.cli import main
 from hf_xsent.comparison import compare as comparing
 from hf_xsent.comparison.compare import train_and_measure
 from hf_xsent.comparison.run import Run
-from hf_xsent.errors import OutputError, TrainingError
+from hf_xsent.errors import OutputError
 from hf_xsent.models.precision import compute_dtype
 
 BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
@@ -33,9 +35,9 @@ def begun(forks: list[Fork], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the runs for which a process was started."""
     names: list[str] = []
 
-    def noted(run: Run, *rest: Any) -> bool:
+    def noted(run: Run) -> bool:
         names.append(run.name)
-        return train_and_measure(run, *rest)
+        return train_and_measure(run)
 
     monkeypatch.setattr(comparing, "train_and_measure", noted)
     return names
@@ -44,6 +46,17 @@ def begun(forks: list[Fork], monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def _run(study: StudyFile, **changes: Any) -> Mapping[str, Any]:
     study.write(**changes)
     return study.compare()
+
+
+def _when(condition: Callable[[], bool], act: Callable[[], object]) -> None:
+    """Act in another thread as soon as the condition holds."""
+
+    def watch() -> None:
+        while not condition():
+            time.sleep(0.01)
+        act()
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _steps(run: Run) -> list[int]:
@@ -87,19 +100,20 @@ def test_methods_that_train_in_bfloat16_are_measured_in_the_precision_that_the_h
 def test_a_run_that_breaks_is_told_while_the_others_go_on(
     study: StudyFile, begun: list[str], capsys: pytest.CaptureFixture[str]
 ):
-    study.write(methods={"broken": BROKEN, "none": {"train": False}, "TR": None}, keep_models=False)
+    study.write(methods={"broken": BROKEN, "none": {"train": False}, "TR": None})
     assert main(["compare", str(study.path), "--output", str(study.out)]) == 2
     said = capsys.readouterr()
     assert "1 of 3 runs failed" in said.err
     report = (study.out / "report.md").read_text("utf-8")
-    assert "| broken | cls | 0 | failed | 2 | step" in report and "(while training)" in report
+    assert "| broken | cls | 0 | failed | 2 | step" in report
     assert "Traceback" not in (study.out / "report.html").read_text("utf-8")
     report = json.loads((study.out / "report.json").read_text())
     assert [run["state"] for run in report["runs"]] == ["finished", "failed", "finished"]
-    assert not list(study.out.glob("runs/tr-*/training/*.safetensors"))  # not kept, and not missed:
 
+    (model,) = study.out.glob("runs/tr-*/training/model.safetensors")
+    model.unlink()  # the scores do not need it
     begun.clear()
-    study.write(methods={"none": {"train": False}, "renamed": None}, keep_models=False)
+    study.write(methods={"none": {"train": False}, "renamed": None})
     assert main(["compare", str(study.path), "--output", str(study.out)]) == 0
     assert begun == []
 
@@ -109,14 +123,11 @@ def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_the
     study.write(methods={"TR": None}, budget={"steps": 60}, settings=study.content["settings"] | {"save_steps": 1000})
     (run,) = study.runs()
 
-    def stop(run: Run) -> None:
-        if run.steps_done >= 3:
-            raise KeyboardInterrupt
-
+    _when(lambda: len(_steps(run)) >= 3, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        train_and_measure(run, stop)
+        train_and_measure(run)
     (checkpoint,) = run.training.glob("checkpoint-*")
-    assert run.steps_done < 60 and not run.has_model and run.failure() is None
+    assert len(_steps(run)) < 60 and not run.has_model and run.failure() is None
     before = run.metrics()[: int(checkpoint.name.split("-")[1])]
     assert study.compare()["runs"][0]["state"] == "finished"
     assert run.metrics()[: len(before)] == before  # of the first piece, as it was logged then
@@ -127,14 +138,10 @@ def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_the
 def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: StudyFile, forks: list[Fork]):
     study.write(methods={"TR": None}, budget={"steps": 60}, settings=study.content["settings"] | {"save_steps": 5})
     (run,) = study.runs()
-
-    def kill(run: Run) -> None:
-        if run.steps_done >= 6 and any(run.training.glob("checkpoint-*")):
-            forks[-1].kill()
-
-    assert not train_and_measure(run, kill)
-    failure = run.failure()
-    assert failure == {"while": "training", "exit_code": -9, "message": "killed by SIGKILL, perhaps out of memory"}
+    saved = run.training / "checkpoint-5" / "trainer_state.json"
+    _when(lambda: len(_steps(run)) >= 6 and saved.is_file(), lambda: forks[-1].kill())
+    assert not train_and_measure(run)
+    assert run.failure() == {"exit_code": -9, "message": "killed by SIGKILL, perhaps out of memory"}
     assert not run.has_model
     first = run.metrics()[0]
     assert train_and_measure(run) and run.finished and run.failure() is None
@@ -143,35 +150,21 @@ def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: Stu
 
 
 @pytest.mark.slow
-def test_a_budget_of_minutes_is_converted_to_steps_by_the_cpu_seconds_of_a_step(study: StudyFile):
-    study.write(methods={"TR": None}, budget={"minutes": 0.05})
-    (run,) = study.runs()
-    (trial,) = (study.out / "pace").iterdir()
-    ends = [line["cpu_seconds"] for line in Run.read(trial).metrics() if "pairs_per_second" in line]
-    costs = sorted(end - start for start, end in pairwise(ends[2:]))
-    assert len(costs) == 7
-    assert run.steps == round(3 / costs[3])
-    written = (trial / "run.json").stat().st_mtime_ns
-    assert study.runs()[0].steps == run.steps  # measured once
-    assert (trial / "run.json").stat().st_mtime_ns == written
-
-
-@pytest.mark.slow
 def test_processes_with_one_output_folder_share_the_runs(study: StudyFile, monkeypatch: pytest.MonkeyPatch):
     start_runs_as_forks(monkeypatch)
     study.write(seeds=[0, 1, 2])
     names: list[tuple[str, str]] = []
 
-    def second(run: Run, *rest: Any) -> bool:
+    def second(run: Run) -> bool:
         names.append(("second", run.name))
-        return train_and_measure(run, *rest)
+        return train_and_measure(run)
 
-    def first(run: Run, *rest: Any) -> bool:
+    def first(run: Run) -> bool:
         names.append(("first", run.name))
         monkeypatch.setattr(comparing, "train_and_measure", second)
         during = study.compare()  # as another process would, while this run is claimed
         assert [row["method"] for row in during["runs"] if row["state"] == "unfinished"] == ["none"]
-        return train_and_measure(run, *rest)
+        return train_and_measure(run)
 
     monkeypatch.setattr(comparing, "train_and_measure", first)
     results = study.compare()
@@ -179,38 +172,8 @@ def test_processes_with_one_output_folder_share_the_runs(study: StudyFile, monke
     assert all(row["state"] == "finished" for row in results["runs"])
 
 
-def test_a_run_that_failed_in_another_process_is_not_repeated(study: StudyFile, monkeypatch: pytest.MonkeyPatch):
-    study.write(methods={"TR": None}, seeds=[0, 1])
-    names: list[str] = []
-
-    def fail(run: Run, *rest: Any) -> bool:
-        names.append(run.name)
-        for one in study.runs():  # another process fails at all runs meanwhile
-            one.write_job()
-            one.record_failure(2, "out of memory")
-        return False
-
-    monkeypatch.setattr(comparing, "train_and_measure", fail)
-    for _ in range(2):
-        with pytest.raises(TrainingError, match="2 of 2 runs failed"):
-            study.compare()
-    assert names == ["TR, cls, seed 0"] * 2  # the next call tries failed runs again
-
-
 def test_an_output_folder_that_is_a_file_is_an_error(study: StudyFile):
     study.write()
     study.out = study.path
-    with pytest.raises(OutputError, match="is a file"):
+    with pytest.raises(OutputError, match="study.yaml"):
         study.compare()
-
-
-def test_the_folder_of_a_training_run_is_no_output_folder(study: StudyFile):
-    study.out.mkdir()
-    (study.out / "run_state.json").write_text("{}")
-    with pytest.raises(OutputError, match="is the folder of a training run"):
-        _run(study)
-
-
-def test_a_signal_without_a_name_is_stated_by_its_number() -> None:
-    assert comparing._reason(-signal.SIGKILL, "") == "killed by SIGKILL, perhaps out of memory"
-    assert comparing._reason(-40, "") == "killed by signal 40"

@@ -66,7 +66,7 @@ def test_runs_share_the_features_of_the_encoder_and_are_drawn_over_layers(
         svg for svg in Page(report_document(results).html()).svgs if svg.get("aria-label").endswith("by layers")
     ]
     names = [text.text for text in drawn.iter() if text.get("class") == "name"]
-    assert names == ["as it is, layer", "supervised, layer"]
+    assert names == ["sum pooling: as it is, layer", "sum pooling: supervised, layer"]
 
 
 def test_the_folder_of_features_decides_nothing_but_none_does(pivots: StudyFile) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from study_file import StudyFile
 
-from hf_xsent.comparison.compare import compare, steps_of
+from hf_xsent.comparison.compare import compare
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.settings import Budget
 from hf_xsent.comparison.study import Study
@@ -82,19 +82,16 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"pooling": ["cls"]}, "unknown key 'pooling'; did you mean 'poolings'"),
         ({"model": None}, "model is missing: .*--model"),
         ({"budget": {"hours": 1}}, "budget: unknown key 'hours'"),
-        ({"budget": {"steps": 1, "pairs": 2}}, "budget: give one of steps, pairs, minutes"),
+        ({"budget": {"steps": 1, "pairs": 2}}, "budget: give one of steps and pairs"),
         ({"budget": {"steps": 0}}, "budget: steps 0 is not above 0"),
-        ({"budget": {"minutes": float("inf")}}, "budget: minutes inf is not above 0"),
         ({"budget": {"steps": 2.5}}, "budget: steps takes a whole number"),
         ({"settings": {"seed": 3}}, "settings: seed is not allowed: the study sets it"),
         ({"settings": {"learning_rat": 3}}, "settings: unknown key 'learning_rat'; did you mean 'learning_rate'"),
         ({"methods": {"TR": {"max_steps": 9}}}, "methods.TR: max_steps is not allowed: the study sets it"),
         ({"methods": {"TR": {"objective": 1}}}, "methods.TR: unknown key 'objective'; did you mean 'objectives'"),
-        ({"methods": {"TR": {"poolings": "first"}}}, "methods.TR: poolings: unknown key 'first'"),
         ({"methods": {"TR": {"recipe": "none.yaml"}}}, "cannot read the recipe .*none.yaml"),
         ({"methods": {"TR": 1}}, "methods.TR: give a mapping of settings, not 1"),
         ({"methods": ["TR"]}, "methods takes a mapping"),
-        ({"seeds": [1, 1]}, "methods.none: seeds takes one or more different values"),
         ({"seeds": ["x"]}, "seeds takes a list, not"),
         ({"tasks": {"tatoba": {"data": "x"}}}, "tasks: unknown task 'tatoba': .*did you mean 'tatoeba'"),
         ({"tasks": {"tatoeba": {}}}, "tasks.tatoeba.data is missing"),
@@ -102,7 +99,6 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"tasks": {"retrieval": {"data": "x", "max_pairs": "a"}}}, "retrieval: max_pairs takes a whole number, not"),
         ({"tasks": {"bucc": {"data": "x", "group": 4}}}, "tasks.bucc: unknown key 'group'"),
         ({"plot": "layer"}, "plot: unknown key 'layer'; did you mean 'layers'"),
-        ({"keep_models": "some"}, "keep_models takes true or false, not 'some'"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[str, Any], told: str):
@@ -119,6 +115,7 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
         ({"methods": {"TR": {"method": "wacs"}}}, "methods.TR: unknown method 'wacs'.*did you mean 'wacse'"),
         ({"methods": {"W": {"method": "wacse", "objectives": {"word_translation_ranking": 1}}}}, "methods.W: .*links"),
         ({"data": "/nowhere/de-en.tsv"}, "methods.none: no such file.*nowhere"),
+        ({"methods": {"TR": {"poolings": "first"}}}, "methods.TR: pooling 'first' is unknown"),
         ({"tasks": {"tatoeba": {"data": "/nowhere"}}}, "no such file or folder: /nowhere"),
         ({"tasks": {"tatoeba": {"data": "/nowhere", "group": 37}}}, "unknown group '37'"),
         ({"model": "/nowhere/model"}, "'/nowhere/model' is not a folder"),
@@ -132,8 +129,8 @@ def test_what_recipes_and_tasks_ask_for_is_checked_before_any_run(study: StudyFi
 
 
 def test_budgets_come_to_steps():
-    assert steps_of(Budget(steps=30), 64) == 30
-    assert steps_of(Budget(pairs=129), 64) == 3
+    assert Budget(steps=30).steps_of(64) == 30
+    assert Budget(pairs=129).steps_of(64) == 3
 
 
 def test_all_methods_of_a_seed_come_before_those_of_the_next(study: StudyFile):

@@ -13,10 +13,10 @@ from hf_xsent import SentenceEmbedder
 from hf_xsent.comparison.process import measure
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.tables import task_table
-from hf_xsent.comparison.tasks import check_tasks, read_task
+from hf_xsent.comparison.tasks import read_task
 from hf_xsent.comparison.word_alignment import WordAlignmentTask
 from hf_xsent.data.benchmarks.gold_links import load_gold_links
-from hf_xsent.errors import HfXsentError, RecipeError
+from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.word_alignment import alignment_scores
 from hf_xsent.words.aligners import AlignerSettings, open_aligner
 
@@ -56,7 +56,7 @@ def test_figures_are_those_of_the_aligner_with_the_layer_that_one_set_chooses(ti
             ).error_rate
             for layer in range(1, depth + 1)
         }
-    scores, outcomes = _read(gold).measure_model(embedder)
+    scores, outcomes = _read(gold).measure(embedder)
     best = min(expected["deen"], key=expected["deen"].__getitem__)
     for name, figures in scores.languages.items():
         assert figures["layer"] == best
@@ -68,15 +68,9 @@ def test_figures_are_those_of_the_aligner_with_the_layer_that_one_set_chooses(ti
     assert scores.groups["all"]["error_rate"] == pytest.approx((expected["deen"][best] + expected["xxen"][best]) / 2)
 
 
-def test_layers_to_choose_from_can_be_restricted(tiny_encoders: Path, gold: Path) -> None:
-    embedder = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
-    scores, _ = _read(gold, layers=[1]).measure_model(embedder)
-    assert {figures["layer"] for figures in scores.languages.values()} == {1}
-
-
 def test_scores_are_measured_again_if_the_choice_of_the_layer_changes(gold: Path) -> None:
-    prints = {_read(gold, **options).fingerprint for options in ({}, {"choose": "xxen"}, {"layers": [1]})}
-    assert len(prints) == 3
+    prints = {_read(gold, **options).fingerprint for options in ({}, {"choose": "xxen"})}
+    assert len(prints) == 2
 
 
 def test_a_study_reports_the_error_rate(study: StudyFile, gold: Path) -> None:
@@ -104,8 +98,3 @@ def test_a_wrong_set_is_named(gold: Path, options: dict[str, Any], message: str)
     stated = {key: value for key, value in ({"choose": "deen"} | options).items() if value is not None}
     with pytest.raises(HfXsentError, match=message):
         read_task("word_alignment", {"data": str(gold)} | stated, gold)
-
-
-def test_layers_are_numbers() -> None:
-    with pytest.raises(RecipeError, match="word_alignment: layers takes a list"):
-        check_tasks({"word_alignment": {"data": "gold", "choose": "enfr", "layers": ["six"]}})

@@ -47,13 +47,6 @@ def test_folders_are_paired_by_names(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_document_beside_its_compressed_copy_is_refused(tmp_path: Path) -> None:
-    _files(tmp_path / "de", "a.txt", "a.txt.gz")
-    _files(tmp_path / "fr", "a.txt")
-    with pytest.raises(DataError, match=r"de/a\.txt and .*de/a\.txt\.gz seem to be the same file"):
-        pair_documents(f"{tmp_path}/de", f"{tmp_path}/fr")
-
-
 def test_globs_are_paired_by_their_wildcards(tmp_path: Path) -> None:
     _files(tmp_path, "1.de.txt", "2.de.txt", "1.fr.txt", "2.fr.txt")
     pairs = pair_documents(str(tmp_path / "*.de.txt"), str(tmp_path / "*.fr.txt"))

@@ -83,5 +83,4 @@ def start_runs_as_forks(monkeypatch: pytest.MonkeyPatch) -> list[Fork]:
 
     constants = {name: getattr(subprocess, name) for name in ("DEVNULL", "STDOUT")}
     monkeypatch.setattr(comparing, "subprocess", SimpleNamespace(Popen=fork, **constants))
-    monkeypatch.setattr(comparing, "_POLL_SECONDS", 0.01)
     return started

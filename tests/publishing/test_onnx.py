@@ -91,8 +91,6 @@ def test_int8_is_saved_only_if_it_is_accurate_enough(
     encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = _export(encoder_folders["bert"], tmp_path / "out", pooling="mean")
-    with pytest.raises(ModelError, match=r"has no onnx/model\.onnx: write it first"):
-        onnx.quantize_onnx(folder, lambda model: 0.0, 1.0)
     (tmp_path / "tatoeba").mkdir()
     for side, language in enumerate(("deu", "eng")):
         text = "".join(f"{pair[side]}\n" for pair in pairs)

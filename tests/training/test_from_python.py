@@ -104,7 +104,7 @@ def test_the_card_of_an_export_needs_no_run(
         card = ModelCard((folder / "README.md").read_text("utf-8"))
         assert card.data.license == "mit" and card.data.language == ["de", "en"] and "| de | 16 |" in card.text
         assert str(tmp_path) not in (folder / "training.json").read_text("utf-8")
-        plan_upload(folder, "org/mine")
+        plan_upload(folder)
     opened = AutoModel.from_pretrained(tmp_path / "of_folder")
     assert type(opened) is DapForSentenceEmbedding and opened.config.pooling == "mean"
     np.testing.assert_allclose(opened.encode(sentences), trainer.model.encode(sentences), atol=1e-5)

@@ -41,8 +41,6 @@ def main(folder: str) -> int:
             if not run.has_model and not run.finished:
                 train(run)
             measure(run)
-            if not run.keep_model and run.seed is not None:
-                (run.training / "model.safetensors").unlink(missing_ok=True)
     except HfXsentError as error:
         logger.error("hf-xsent: %s", error)
         return error.exit_code
@@ -66,10 +64,7 @@ def measure(run: Run) -> None:
     described = describe(embedder, run.model if run.seed is None else run.training) | {"pooling": run.pooling}
     for name in missing:
         task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
-        if isinstance(task, WordAlignmentTask):
-            scores, outcomes = task.measure_model(embedder)
-        else:
-            scores, outcomes = task.measure(encoder.encode)
+        scores, outcomes = task.measure(embedder if isinstance(task, WordAlignmentTask) else encoder.encode)
         run.scores.compute(run.scores_file(name), Measurement(Report.of(task, described, scores), outcomes).write)
 
 

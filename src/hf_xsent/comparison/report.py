@@ -25,7 +25,7 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
 from hf_xsent.files import write_json, write_text
 from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart, standalone
-from hf_xsent.pages.document import Document, Html, Part, figures, fold, heading, legend
+from hf_xsent.pages.document import Document, Html, Part, fold, heading, legend
 
 DEV_ACCURACY = "eval_accuracy"
 PUBLISHED_NOTE = "In italics: published scores on the same test sentences, from other encoders, data and budgets."
@@ -56,35 +56,18 @@ def report_document(results: Results) -> Document:
         "Unfinished runs": [states] if states.rows else [],
         "How each method was trained": [*_recipes(results)],
     }
-    return Document(results["title"], [_description(results), _figures(results)], sections)
+    return Document(results["title"], [_description(results)], sections)
 
 
 def _description(results: Results) -> str:
     """Describe starting encoder, budget, seeds and poolings."""
-    ((unit, amount),) = results["budget"].items()
     seeds = {run["seed"] for run in results["runs"] if run["seed"] is not None}
-    poolings = list(dict.fromkeys(run["pooling"] for run in results["runs"]))
-    budget = f"{int(amount):,}" if amount == int(amount) else f"{amount:,}"
+    poolings = dict.fromkeys(run["pooling"] for run in results["runs"])
     return (
-        f"Every method starts from {results['model']}; each trained one gets {budget} {unit}. "
+        f"Every method starts from {results['model']}; each trained one gets {results['budget']}. "
         f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}, {', '.join(poolings)} pooling. "
         "Scores are means over seeds ± standard deviation."
     )
-
-
-def _figures(results: Results) -> Html:
-    """Show the best method of each task, and the cost of all runs."""
-    shown = []
-    for task, about in results["tasks"].items():
-        scores = [headline(results, row, task)[0] for row in finished_rows(results)]
-        if scores:
-            words = f"{task}, {column_name(about, about['columns'][0])}. {verdict(results, task)}"
-            shown.append((f"{max(scores):.2f}", words))
-    runs = results["runs"]
-    done = sum(run["state"] == "finished" for run in runs)
-    minutes = sum(run["cost"].get("cpu_seconds", 0) for run in runs) / 60
-    spent, unit = (minutes, "minutes") if minutes < 100 else (minutes / 60, "hours")
-    return figures([*shown, (f"{done} of {len(runs)}", "runs finished"), (f"{spent:.1f}", f"CPU {unit} of training")])
 
 
 def verdict(results: Results, task: str) -> str:
@@ -105,10 +88,8 @@ def _task_section(results: Results, task: str) -> list[Part]:
     about, differences = results["tasks"][task], difference_table(results, task)
     if not about["columns"]:
         return []
-    parts: list[Part] = [
-        f"{about['protocol']}.{' ' + PUBLISHED_NOTE if task in results['published'] else ''}",
-        task_table(results, task),
-    ]
+    scores = task_table(results, task)
+    parts: list[Part] = [f"{about['protocol']}.{' ' + PUBLISHED_NOTE if scores.quoted else ''}", scores]
     if differences.rows:
         best = row_name(results["differences"][task]["best"])
         parts += [heading(f"Differences to {best}"), f"{verdict(results, task)} {INTERVAL_NOTE}", differences]
@@ -141,18 +122,17 @@ def setting_curves(results: Results, task: str) -> list[Part]:
     Methods that differ only in this setting are the points of one curve.
     """
     setting, about = results.get("plot"), results["tasks"][task]
-    recipes = {(run["method"], run["pooling"]): run["recipe"] for run in results["runs"]}
+    recipes = {row_name(run): run["recipe"] for run in results["runs"]}
     points: dict[str, list[tuple[float, float]]] = {}
     names: dict[str, list[str]] = {}
     for row in finished_rows(results):
-        recipe = recipes[row["method"], row["pooling"]]
+        recipe = recipes[row_name(row)]
         value = recipe.get(setting)
         value = value[0] if isinstance(value, list) and len(value) == 1 else value
         if isinstance(value, int | float):
             others = json.dumps([row["pooling"], {**recipe, setting: None}], sort_keys=True, default=str)
             points.setdefault(others, []).append((value, headline(results, row, task)[0]))
-            pooling = f"{row['pooling']} pooling: " if len({pooling for _, pooling in recipes}) > 1 else ""
-            names.setdefault(others, []).append(pooling + row["method"])
+            names.setdefault(others, []).append(f"{row['pooling']} pooling: {row['method']}")
     curves: dict[str, tuple[int, list[tuple[float, float]]]] = {}
     for number, (others, line) in enumerate(points.items()):
         if len(line) > 1:

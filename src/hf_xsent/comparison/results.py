@@ -1,4 +1,4 @@
-"""Collect the results of runs: means over seeds, differences to the best, learning curves, costs, published scores."""
+"""Collect the results of runs: means over seeds, differences to the best, learning curves, costs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy import stats
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.study import Study
 from hf_xsent.comparison.tasks import ALL, TASK_CLASSES
-from hf_xsent.evaluation.report import published_scores, versions
+from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.significance import paired_differences
 from hf_xsent.evaluation.task import Outcomes
 
@@ -32,10 +32,9 @@ def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
     return {
         "title": study.title,
         "model": study.model,
-        "budget": {study.budget.unit: study.budget.amount},
+        "budget": str(study.budget),
         "tasks": tasks,
         "summary": summary,
-        "published": _published(study.tasks, records),
         "differences": {
             name: differences_to_best(name, about["columns"][0], summary, runs)
             for name, about in tasks.items()
@@ -117,10 +116,9 @@ def _task(name: str, options: Record, records: Sequence[Record]) -> dict[str, An
     if scores is None:
         return {"options": options, "columns": []}
     groups, main, headings = scores["groups"], TASK_CLASSES[name].main_metric, TASK_CLASSES[name].headings
-    same = [group for group in groups if group != ALL and groups[group] == groups.get(ALL)]
-    full = (same or [ALL])[0] if ALL in groups else next(iter(groups))
-    rest = [group for group in groups if group not in (full, ALL, *same)]
+    full = next(group for group in groups if groups[group] == groups.get(ALL, groups[group]))  # such as 36
     others = [metric for metric in headings if metric not in (main, "pairs") and metric in groups[full]]
+    rest = [group for group in groups if groups[group] != groups[full]]
     return {
         "options": options,
         "protocol": scores["protocol"],
@@ -129,20 +127,6 @@ def _task(name: str, options: Record, records: Sequence[Record]) -> dict[str, An
         "identity": scores["data_fingerprint"],
         "columns": [*([full, metric] for metric in (main, *others)), *([group, main] for group in rest)],
     }
-
-
-def _published(tasks: Iterable[str], records: Sequence[Record]) -> dict[str, list[dict[str, Any]]]:
-    """Select the published scores on groups that were measured here; one row holds all groups of a model."""
-    rows: dict[str, dict[tuple[str, str], dict[str, Any]]] = {task: {} for task in tasks}
-    for published in published_scores():
-        task, group, source = published["task"], published["group"], (published["model"], published["paper"])
-        measured = next((record["scores"][task] for record in records if task in record["scores"]), {"groups": ()})
-        if group in measured["groups"] and (
-            shared := {name: published[name] for name in measured["groups"][group] if name in published}
-        ):
-            row = rows[task].setdefault(source, {"model": source[0], "paper": source[1], "groups": {}})
-            row["groups"][group] = shared
-    return {task: list(models.values()) for task, models in rows.items() if models}
 
 
 # Differences
@@ -156,29 +140,34 @@ def differences_to_best(task: str, column: Sequence[str], summary: Sequence[Reco
     that of items needs outcomes of both rows, that of seeds needs several of each trained row.
     """
     group, metric = column
-    scored = [row for row in summary if metric in row["groups"].get(task, {}).get(group, {})]
-    if not scored:
+    rows = [(row["groups"][task][group][metric], row) for row in summary if group in row["groups"].get(task, {})]
+    if not rows:
         return {}
-    scored.sort(key=lambda row: -row["groups"][task][group][metric][0])
-    best, *rest = scored
-    outcomes = {_key(row): _outcomes(runs, row, task, group) for row in scored}
-    others = []
-    for row in rest:
-        scores = [side["groups"][task][group][metric] for side in (best, row)]
-        value = scores[1][0] - scores[0][0]
-        interval = _interval(task, group, value, [outcomes[_key(best)], outcomes[_key(row)]], scores, [best, row])
-        method, pooling = _key(row)
-        others.append({"method": method, "pooling": pooling, "difference": round(value, 4), "interval": interval})
-    return {"best": {"method": best["method"], "pooling": best["pooling"]}, "others": others}
+    (best_score, best), *rest = sorted(rows, key=lambda scored: -scored[0][0])
+    best_outcomes, others = _outcomes(runs, best, task, group), []
+    for score, row in rest:
+        value = score[0] - best_score[0]
+        spreads = [_spread(best_score[1], best["seeds"]), _spread(score[1], row["seeds"])]
+        seeds = half_interval([spread for spread in spreads if spread is not None])
+        interval = None if None in spreads else [value - seeds, value + seeds]
+        if best_outcomes and (outcomes := _outcomes(runs, row, task, group)):
+            items = paired_differences(TASK_CLASSES[task].main_score, best_outcomes, outcomes)[group]
+            interval = [
+                value - math.hypot(items.value - items.low, seeds),
+                value + math.hypot(items.value - items.high, seeds),
+            ]
+        interval = interval and [round(end, 4) for end in interval]
+        others.append({**_names(row), "difference": round(value, 4), "interval": interval})
+    return {"best": _names(best), "others": others}
 
 
-def _key(row: Record) -> tuple[str, str]:
-    return row["method"], row["pooling"]
+def _names(row: Record) -> dict[str, str]:
+    return {"method": row["method"], "pooling": row["pooling"]}
 
 
 def _outcomes(runs: Sequence[Run], row: Record, task: str, group: str) -> list[Outcomes]:
     """Read the outcomes of a row's finished runs; return an empty list if those of any run are missing."""
-    finished = [run for run in runs if (run.method, run.pooling) == _key(row) and run.finished]
+    finished = [run for run in runs if run.finished and (run.method, run.pooling) == (row["method"], row["pooling"])]
     outcomes = [measured.outcomes for run in finished if (measured := run.measurement(task))]
     if not all(group in items.groups for items in outcomes):
         return []
@@ -186,26 +175,6 @@ def _outcomes(runs: Sequence[Run], row: Record, task: str, group: str) -> list[O
         Outcomes({name: items.rows[name] for name in items.groups[group]}, {group: items.groups[group]})
         for items in outcomes
     ]
-
-
-def _interval(
-    task: str,
-    group: str,
-    value: float,
-    outcomes: Sequence[Sequence[Outcomes]],
-    scores: Sequence[Sequence[float]],
-    rows: Sequence[Record],
-) -> list[float] | None:
-    """Return the interval of a difference from all known noise: that of items, and that of seeds."""
-    spreads = [_spread(score[1], row["seeds"]) for score, row in zip(scores, rows, strict=True)]
-    seeds = half_interval([spread for spread in spreads if spread is not None])
-    below = above = seeds
-    if all(outcomes):
-        items = paired_differences(TASK_CLASSES[task].main_score, outcomes[0], outcomes[1])[group]
-        below, above = (math.hypot(items.value - end, seeds) for end in (items.low, items.high))
-    elif None in spreads:
-        return None
-    return [round(value - below, 4), round(value + above, 4)]
 
 
 def _spread(deviation: float | None, seeds: Sequence[int]) -> tuple[float, int] | None:

@@ -17,7 +17,7 @@ from hf_xsent.runs.identity import deciding_settings, identify_files, identify_m
 from hf_xsent.runs.run import METRICS_FILE
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.declare import is_local
-from hf_xsent.training.callbacks import last_step, read_metrics
+from hf_xsent.training.callbacks import read_metrics
 from hf_xsent.training.identity import identify_method, identify_training
 from hf_xsent.training.recipe import Recipe, recipe_settings
 
@@ -36,7 +36,6 @@ class Run:
     recipe: dict[str, Any]  # of hf-xsent pretrain
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)  # options by name
     identities: dict[str, str] = field(default_factory=dict)  # fingerprints of the tasks
-    keep_model: bool = True
 
     @property
     def name(self) -> str:
@@ -63,19 +62,9 @@ class Run:
         return not self.scores.missing(map(self.scores_file, self.tasks)) if self.tasks else self.has_model
 
     @property
-    def stage(self) -> str:
-        """Return the current stage."""
-        return "measuring" if self.has_model else "training"
-
-    @property
     def steps(self) -> int:
         """Return the number of training steps."""
         return int(self.recipe["max_steps"])
-
-    @property
-    def steps_done(self) -> int:
-        """Return the last step that training logged."""
-        return last_step(self.training / METRICS_FILE)
 
     @property
     def scores(self) -> Store:
@@ -94,8 +83,7 @@ class Run:
     @property
     def published_recipe(self) -> dict[str, Any]:
         """Return the recipe without settings of this machine."""
-        known = recipe_settings()
-        return {key: value for key, value in self.recipe.items() if not (key in known and is_local(known[key]))}
+        return {key: value for key, value in self.recipe.items() if not is_local(recipe_settings()[key])}
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read the lines that training has logged."""
@@ -109,11 +97,6 @@ class Run:
             return None
         return content
 
-    def failed_since(self, time: float) -> bool:
-        """Return whether an attempt has failed since a time in seconds since the epoch."""
-        file = self.folder / FAILURE_FILE
-        return file.is_file() and file.stat().st_mtime >= time
-
     def write_job(self) -> None:
         """Write the job for the run's process, and delete an earlier failure."""
         write_json(self.folder / JOB_FILE, {**asdict(self), "folder": str(self.folder)})
@@ -121,8 +104,7 @@ class Run:
 
     def record_failure(self, exit_code: int, message: str) -> None:
         """Write exit code and message of a failed process."""
-        failure = {"while": self.stage, "exit_code": exit_code, "message": message}
-        write_json(self.folder / FAILURE_FILE, failure)
+        write_json(self.folder / FAILURE_FILE, {"exit_code": exit_code, "message": message})
 
     @classmethod
     def read(cls, folder: str | Path) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,22 +23,24 @@ class CompareSettings:
     command once for each: the processes share the runs, and none is done twice.
     """
 
-    model: str | None = setting(None, "The encoder that all methods start from: a Hub id or a folder; required.")
+    model: str | None = setting(None, "The encoder that all methods start from: a Hub id or a folder.", required=True)
     data: list[str] | None = setting(
-        None, "Training pairs, in the format of pretrain --data; required.", named=True, metavar="CODE=FILE"
+        None, "Training pairs, in the format of pretrain --data.", named=True, metavar="CODE=FILE", required=True
     )
     budget: dict[str, Any] | None = setting(
-        None, "Training of each method: steps, pairs or minutes, such as --budget.steps 100; required."
+        None, "Training of each method: steps or pairs, such as --budget.steps 100.", required=True
     )
     methods: dict[str, Any] | None = setting(
         None,
         "For each method, by name, changes to the recipe, and optionally its own recipe file, poolings, seeds, or "
-        "train: false; required.",
+        "train: false.",
+        required=True,
     )
     tasks: dict[str, Any] | None = setting(
         None,
         "Tasks with their options: tatoeba (data, group or languages), bucc, sts17, sts22 (data, languages), retrieval "
-        "(data, languages, max_pairs), word_alignment (data, choose, languages, layers); required.",
+        "(data, languages, max_pairs), word_alignment (data, choose, languages).",
+        required=True,
     )
     title: str | None = setting(None, "Heading of the report. (default: the name of the study)")
     settings: dict[str, Any] | None = setting(
@@ -45,9 +48,6 @@ class CompareSettings:
     )
     poolings: list[str] = setting(["mean"], "Poolings of sentence embeddings.")
     seeds: list[int] = setting([0], "Random seeds.")
-    keep_models: bool = setting(
-        True, "Save the trained models; if false, adding a task later trains them again.", results=False
-    )
     plot: str | None = setting(
         None,
         "A setting, such as layers or learning_rate: the report draws each task's main score over it; methods that "
@@ -61,28 +61,22 @@ class CompareSettings:
         local=True,
         aliases=("o",),
     )
-    dry_run: bool = setting(
-        False, "Validate and list the runs without training; for a budget in minutes, time a few steps.", results=False
-    )
+    dry_run: bool = setting(False, "Validate and list the runs without training.", results=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The amount of training of every method: one of the three."""
+    """The amount of training of every method: one of the two."""
 
     steps: int | None = setting(None, "Updates.", above=0)
     pairs: int | None = setting(None, "Pairs, rounded up to a whole step.", above=0)
-    minutes: float | None = setting(None, "Minutes on a GPU, CPU minutes on a CPU.", above=0)
 
-    @property
-    def unit(self) -> str:
-        """The unit that is set."""
-        return next((unit for unit in ("steps", "pairs", "minutes") if getattr(self, unit) is not None), "")
+    def steps_of(self, pairs_a_step: int) -> int:
+        """Return the number of steps, rounded up."""
+        return self.steps or math.ceil((self.pairs or 0) / pairs_a_step)
 
-    @property
-    def amount(self) -> float:
-        """The number of steps, pairs or minutes."""
-        return float(getattr(self, self.unit))
+    def __str__(self) -> str:
+        return f"{self.steps:,} steps" if self.steps else f"{self.pairs:,} pairs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,4 +119,3 @@ class WordAlignmentSettings(TaskSettings):
     """Options of word alignment."""
 
     choose: str | None = setting(None, "The measured set on which the layer is chosen; required.")
-    layers: list[int] | None = setting(None, "Choose among these layers; without it, all.", at_least=1)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
 from hf_xsent.comparison.tasks import check_tasks
@@ -17,13 +17,10 @@ from hf_xsent.objectives.registry import merge_objectives
 from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.read import Flags, check_known, read_settings
 from hf_xsent.settings.yaml12 import read_mapping
-from hf_xsent.tensors.packing import POOLINGS
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import build_recipe, recipe_settings
 from hf_xsent.training.settings import RunSettings
-
-NEEDED = ("model", "data", "budget", "methods", "tasks")
 
 
 @dataclass(frozen=True)
@@ -45,14 +42,12 @@ class Study:
     budget: Budget
     methods: tuple[Method, ...]
     tasks: dict[str, dict[str, Any]]  # options by name
-    keep_models: bool = True
     plot: str | None = None  # a setting; the report draws each task's main score over it
     output: Path = Path()
     dry_run: bool = False
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(NamedTuple):
     """A checked method with one pooling."""
 
     method: Method
@@ -71,9 +66,8 @@ _SET_BY_STUDY = {*run_settings("", "", 0, 0, ""), "num_train_epochs", *settings_
 def read_study(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, where: str = "") -> Study:
     """Read a study from its file's values, Python's and flags; ``where`` is the path of its file."""
     content = {key: value for layer in layers for key, value in layer.items()}
-    settings = read_settings(CompareSettings, _with_weights(content), flags, where)
     with _errors_at(where):
-        return _study(settings, Path(where))
+        return _study(read_settings(CompareSettings, _with_weights(content), flags, where), Path(where))
 
 
 def _with_weights(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,9 +83,6 @@ def _with_weights(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _study(settings: CompareSettings, file: Path) -> Study:
-    for key in NEEDED:
-        if not getattr(settings, key):
-            raise RecipeError(f"{key} is missing: add it to the study, or give --{key}")
     shared = dict(settings.settings or {})
     _check_recipe("settings", shared)
     if settings.plot is not None:
@@ -106,7 +97,6 @@ def _study(settings: CompareSettings, file: Path) -> Study:
             _method(str(name), own, settings, shared, file.parent) for name, own in (settings.methods or {}).items()
         ),
         tasks={name: dict(options) for name, options in (settings.tasks or {}).items()},
-        keep_models=settings.keep_models,
         plot=settings.plot,
         output=Path(settings.output or f"runs/{name}"),
         dry_run=settings.dry_run,
@@ -116,8 +106,8 @@ def _study(settings: CompareSettings, file: Path) -> Study:
 def _budget(content: Mapping[str, Any]) -> Budget:
     with _errors_at("budget"):
         budget = read_settings(Budget, content)
-        if len([amount for amount in vars(budget).values() if amount is not None]) != 1:
-            raise RecipeError(f"give one of steps, pairs, minutes, such as {{steps: 100}}, not {shortened(content)}")
+        if (budget.steps is None) == (budget.pairs is None):
+            raise RecipeError(f"give one of steps and pairs, such as {{steps: 100}}, not {shortened(content)}")
     return budget
 
 
@@ -130,8 +120,6 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
         of_method = {key: content.pop(key) for key in settings_of(MethodSettings) if key in content}
         defaults = {"recipe": shared.get("recipe"), "poolings": study.poolings, "seeds": study.seeds}
         method = read_settings(MethodSettings, defaults | of_method)
-        poolings, seeds = _distinct("poolings", method.poolings), _distinct("seeds", method.seeds)
-        check_known(poolings, POOLINGS, "poolings: ")
         _check_recipe("", content)
         from_file = {}
         if method.recipe is not None:
@@ -145,13 +133,7 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
             if isinstance(layer.get("objectives"), Mapping):
                 objectives = merge_objectives(objectives, layer["objectives"])
         recipe |= {"objectives": objectives} if objectives else {}
-        return Method(name, recipe, poolings, seeds if method.train else (None,))
-
-
-def _distinct(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    if not values or len({*values}) != len(values):
-        raise RecipeError(f"{name} takes one or more different values, not {shortened(values)}")
-    return tuple(values)
+        return Method(name, recipe, tuple(method.poolings), tuple(method.seeds) if method.train else (None,))
 
 
 def _check_recipe(at: str, content: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hf_xsent.evaluation.report import published_scores
 from hf_xsent.pages.tables import Cell, Table
 
 Results = Mapping[str, Any]
@@ -15,17 +16,25 @@ MeanAndSd = Sequence[float | None]
 def task_table(results: Results, task: str) -> Table:
     """List the scores of each method, mean ± sd over seeds, then published scores on the same sentences."""
     about = results["tasks"][task]
-    columns = about["columns"]
+    columns = [(group, metric) for group, metric in about["columns"]]
     measured = [
         [row["method"], row["pooling"], _seeds(row), *(score_cell(score_of(row, task, column)) for column in columns)]
         for row in finished_rows(results)
     ]
-    published = [
-        [row["model"], row["paper"], "", *(score_cell([_published(row, column), None], 1) for column in columns)]
-        for row in results["published"].get(task, [])
+    published: dict[tuple[str, str], dict[tuple[str, str], float]] = {}  # of each model and paper, by column
+    for score in published_scores():
+        if score["task"] == task:
+            scores = {
+                (group, name): score[name] for group, name in columns if score["group"] == group and name in score
+            }
+            published.setdefault((score["model"], score["paper"]), {}).update(scores)
+    quoted = [
+        [model, paper, "", *(score_cell([scores.get(column), None], 1) for column in columns)]
+        for (model, paper), scores in published.items()
+        if scores
     ]
     headings = [column_name(about, column) for column in columns]
-    return Table(["method", "pooling", "seeds", *headings], [*measured, *published], len(published))
+    return Table(["method", "pooling", "seeds", *headings], [*measured, *quoted], len(quoted))
 
 
 def difference_table(results: Results, task: str) -> Table:
@@ -46,7 +55,7 @@ def cost_table(results: Results) -> Table:
         [
             row["method"],
             row["pooling"],
-            _count(row["steps"]),
+            row["steps"],
             _minutes(row["cost"].get("cpu_seconds")),
             _minutes(row["cost"].get("seconds")),
             score_cell(row["cost"].get("peak_mib"), 0),
@@ -63,9 +72,8 @@ def state_table(results: Results) -> Table:
     for run in results["runs"]:
         if run["state"] != "finished":
             failure = run["failure"] or {}
-            message = f"{failure['message']} (while {failure['while']})" if failure else ""
             numbers = [run["seed"], run["state"], failure.get("exit_code")]
-            rows.append([run["method"], run["pooling"], *numbers, message, run["folder"]])
+            rows.append([run["method"], run["pooling"], *numbers, failure.get("message", ""), run["folder"]])
     return Table(["method", "pooling", "seed", "state", "exit code", "message", "folder"], rows)
 
 
@@ -106,22 +114,10 @@ def score_cell(score: MeanAndSd | None, decimals: int = 2) -> Cell:
     return Cell(f"{mean:,.{decimals}f}" + ("" if sd is None else f" ± {sd:,.{decimals}f}"), mean)
 
 
-def _published(row: Row, column: Sequence[str]) -> float | None:
-    group, name = column
-    score: float | None = row["groups"].get(group, {}).get(name)
-    return score
-
-
 def _minutes(seconds: MeanAndSd | None) -> Cell:
-    if seconds is None or seconds[0] is None:
-        return Cell("")
-    return score_cell([None if part is None else part / 60 for part in seconds], 1 if seconds[0] >= 600 else 2)
+    return score_cell([None if part is None else part / 60 for part in seconds or (None, None)], 1)
 
 
 def _seeds(row: Row) -> Cell:
     count, missing = len(row["seeds"]), row["missing"]
     return Cell(f"{count} of {count + missing}" if missing else str(count) if count else "", count)
-
-
-def _count(value: int) -> Cell:
-    return Cell(f"{value:,}", value)

@@ -49,7 +49,7 @@ def read_task(name: str, options: Mapping[str, Any], cache_dir: Path) -> Evaluat
     if isinstance(settings, RetrievalSettings):
         return _own_pairs(settings, cache_dir)
     if isinstance(settings, WordAlignmentSettings):
-        return WordAlignmentTask(load_gold_sets(str(settings.data), languages), settings.choose or "", settings.layers)
+        return WordAlignmentTask(load_gold_sets(str(settings.data), languages), settings.choose or "")
     if isinstance(settings, TatoebaSettings) and settings.group is not None:
         languages = tatoeba_group(settings.group)
     return load_tasks({name: str(settings.data)}, {name: languages} if languages else None)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,10 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
-from hf_xsent.data.words.links import Link
-from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
-from hf_xsent.evaluation.word_alignment import alignment_scores
+from hf_xsent.errors import DataError, RecipeError, did_you_mean
+from hf_xsent.evaluation.task import EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.words.embedding import THRESHOLD, EmbeddingAligner
 
@@ -50,7 +48,6 @@ class WordAlignmentTask(EvaluationTask):
 
     sets: Sequence[GoldSet]
     choose: str = ""
-    layers: Sequence[int] | None = None  # to choose from; None: all
 
     name: ClassVar[str] = "word_alignment"
     title: ClassVar[str] = "Word alignment"
@@ -62,8 +59,6 @@ class WordAlignmentTask(EvaluationTask):
         "pairs": "pairs",
         "agreement": "100 - AER",
         "error_rate": "AER",
-        "precision": "precision",
-        "recall": "recall",
         "last_error_rate": "AER, last layer",
         "layer": "layer",
     }
@@ -79,41 +74,36 @@ class WordAlignmentTask(EvaluationTask):
                 f"{', '.join(names)}"
             )
 
-    def sides(self, test_set: GoldSet) -> tuple[Sequence[str], Sequence[str]]:
-        """Return no sentences: links need the hidden states of tokens, not sentence embeddings."""
-        return (), ()
-
     def texts(self, test_set: GoldSet) -> Iterable[str]:
         """Return the sentences and gold links of a set, and how links and layer are chosen."""
-        yield f"{self.protocol} {test_set.name} {self.choose} {self.layers}"
+        yield f"{self.protocol} {test_set.name} {self.choose}"
         for pair in test_set.pairs:
             yield from (pair.source.text, pair.target.text, f"{sorted(pair.sure)} {sorted(pair.possible)}")
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
-        """Raise an error, because sentence embeddings have no word links."""
-        raise ModelError("word alignment needs hidden states of tokens: call measure_model with an embedder")
+    def measure(self, encode: Any) -> tuple[Scores, Outcomes]:
+        """Choose the layer on one set, then measure the error rate of each set with it and with the last layer.
 
-    def measure_model(self, embedder: Any) -> tuple[Scores, Outcomes]:
-        """Choose the layer on one set, then measure the error rate of each set with it and with the last layer."""
+        ``encode`` is a ``SentenceEmbedder``, because word links need the hidden states of tokens.
+        """
+        embedder: SentenceEmbedder = encode
         depth = len(embedder.model.backbone.layers)
-        layers = range(1, depth + 1) if self.layers is None else self.layers
-        by_name = {gold.name: gold.pairs for gold in self.sets}
-        tried = {layer: _links(embedder, layer, by_name[self.choose]) for layer in layers}
-        best = min(tried, key=lambda layer: alignment_scores(tried[layer], by_name[self.choose]).error_rate)
+        chooser = next(gold for gold in self.sets if gold.name == self.choose)
+        of_chooser = {layer: _counts(embedder, layer, chooser.pairs) for layer in range(1, depth + 1)}
+        best = max(of_chooser, key=lambda layer: float(self.main_score(of_chooser[layer])))
         languages: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
-        for name, pairs in by_name.items():
-            links, last = (
-                tried[layer] if name == self.choose and layer in tried else _links(embedder, layer, pairs)
+        for gold in self.sets:
+            counts, last = (
+                of_chooser[layer] if gold is chooser else _counts(embedder, layer, gold.pairs)
                 for layer in (best, depth)
             )
-            figures = asdict(alignment_scores(links, pairs))
-            rows[name] = _counts(links, pairs)
-            languages[name] = {
-                "pairs": len(pairs),
-                "agreement": 100 - figures["error_rate"],
-                **figures,
-                "last_error_rate": alignment_scores(last, pairs).error_rate,
+            rows[gold.name] = counts
+            agreement = float(self.main_score(counts))
+            languages[gold.name] = {
+                "pairs": len(gold.pairs),
+                "agreement": agreement,
+                "error_rate": 100 - agreement,
+                "last_error_rate": 100 - float(self.main_score(last)),
                 "layer": best,
             }
         groups = measured_groups(languages, {"all": [*languages]} | {name: [name] for name in languages})
@@ -126,15 +116,12 @@ class WordAlignmentTask(EvaluationTask):
         return 100 * (right_sure + right_possible) / np.maximum(1, links + sure)
 
 
-def _links(embedder: SentenceEmbedder, layer: int, pairs: Sequence[GoldPair]) -> list[list[Link]]:
+def _counts(embedder: SentenceEmbedder, layer: int, pairs: Sequence[GoldPair]) -> np.ndarray:
+    """Align the pairs, and count the links of each: aligned, sure, aligned and sure, aligned and possible."""
     aligner = EmbeddingAligner(embedder.model, embedder.tokenizer, layer)
-    return aligner.align([pair.source for pair in pairs], [pair.target for pair in pairs])
-
-
-def _counts(aligned: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) -> np.ndarray:
-    """Count the links of each pair: aligned, sure, aligned and sure, aligned and possible."""
+    aligned = aligner.align([pair.source for pair in pairs], [pair.target for pair in pairs])
     counts = [
-        (len(links), len(pair.sure), len(links & pair.sure), len(links & (pair.possible | pair.sure)))
-        for links, pair in zip(map(set, aligned), gold, strict=True)
+        (len(links), len(pair.sure), len(links & pair.sure), len(links & pair.possible))
+        for links, pair in zip(map(set, aligned), pairs, strict=True)
     ]
     return np.array(counts, dtype=np.int64)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hf_xsent.data.identification import identify_language
 from hf_xsent.data.readers.columns import refuse_table
-from hf_xsent.data.readers.compression import files_by_name, lines, strip_compression
+from hf_xsent.data.readers.compression import lines, strip_compression
 from hf_xsent.documents.splitting import Document, split_lines, split_text
 from hf_xsent.errors import DataError
 
@@ -73,14 +73,14 @@ def _named_files(path: str) -> dict[str, Path]:
     """Name the files of a folder by their path in it, those of a glob by the text that its wildcards match."""
     if Path(path).is_dir():
         inside = sorted(file for file in Path(path).rglob("*") if file.is_file() and not file.name.startswith("."))
-        return files_by_name((strip_compression(file.relative_to(path).as_posix()), file) for file in inside)
+        return {strip_compression(file.relative_to(path).as_posix()): file for file in inside}
     parts = re.split(r"(\*\*/|\*)", path)  # "**/" matches any number of folders
     matched = {"**/": "((?:[^/]+/)*)", "*": "([^/]*)"}
     pattern = re.compile("".join(matched.get(part) or re.escape(part) for part in parts))
     files = glob.glob("".join(part if part in matched else glob.escape(part) for part in parts), recursive=True)
     matches = [match for file in sorted(files) if (match := pattern.fullmatch(file)) and Path(file).is_file()]
     texts = [filter(None, (group.strip("/") for group in match.groups())) for match in matches]
-    names = files_by_name(("/".join(words), Path(match[0])) for words, match in zip(texts, matches, strict=True))
+    names = {"/".join(words): Path(match[0]) for words, match in zip(texts, matches, strict=True)}
     if not names:
         raise DataError(f"no file matches {path}")
     return names

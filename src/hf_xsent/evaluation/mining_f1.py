@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -62,11 +62,10 @@ class BuccTask(EvaluationTask):
         rows: dict[str, np.ndarray] = {}
         for test_set, pairs in zip(self.sets, mined, strict=True):
             for pair, (split, threshold) in thresholds.items():
-                above = pairs.above(threshold)
+                measured, above = f1_at_threshold(pairs, test_set.gold, threshold), pairs.above(threshold)
                 outcomes = _outcomes(test_set, above)
-                measured = asdict(f1_at_threshold(pairs, test_set.gold, threshold))
-                measured |= {"found": len(above), "gold": len(test_set.gold)}
-                figures = {key: measured[key] for key in self.headings}
+                counts = {"found": len(above), "gold": len(test_set.gold)}
+                figures = {key: counts[key] if key in counts else getattr(measured, key) for key in self.headings}
                 name = f"{test_set.pair} {test_set.split}"
                 if pair != test_set.pair:
                     name += f" ({pair})"

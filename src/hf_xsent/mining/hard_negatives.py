@@ -21,7 +21,7 @@ from torch import Tensor
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.formats import LinkedPair, check_source, read_valid_pairs
+from hf_xsent.data.readers.formats import LinkedPair, read_valid_pairs
 from hf_xsent.data.readers.records import NEGATIVES, pair_record
 from hf_xsent.data.readers.sources import BitextSource, resolve_sources, source_files
 from hf_xsent.data.sentences import Sentences, load_sentences
@@ -87,10 +87,8 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     sources = resolve_sources(settings.data, target_language=settings.target_language, columns=columns)
     inputs = [path for of_language in sources.values() for source in of_language for path in source_files(source)]
     work, output = settings.work_folder, Path(settings.output)
-    for language, of_language in sources.items():
+    for language in sources:
         check_writable(output / f"{language}.jsonl", inputs)
-        for source in of_language:
-            check_source(source)
     model, identity = open_encoder(settings)
     texts = {language: _write_texts(work, of_language) for language, of_language in sources.items()}
     pool = _write_pool(work, [files[1] for files in texts.values()]) if settings.all_targets else None

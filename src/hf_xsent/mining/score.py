@@ -13,7 +13,7 @@ from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.identification import check_language
 from hf_xsent.data.pairs import open_pairs
-from hf_xsent.data.readers.formats import check_source, read_pairs
+from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError
@@ -63,7 +63,6 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs:
     """
     source, pool_files = open_pairs(settings), [file for file in (settings.source_pool, settings.target_pool) if file]
     check_writable(settings.output, [*source_files(source), *pool_files])
-    check_source(source)
     pair_filter = None if settings.filter is None else _open_filter(settings, source)
     model, identity = open_encoder(settings)
     sides = [load_sentences(file, settings.work_folder / "sentences") for file in pool_files]

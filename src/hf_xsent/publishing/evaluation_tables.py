@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,50 +11,28 @@ from typing import Any
 from huggingface_hub import EvalResult
 
 from hf_xsent.errors import DataError
+from hf_xsent.evaluation.registry import TASKS
+from hf_xsent.evaluation.report import Report, read_reports
+from hf_xsent.pages.tables import Table
+
+# By task: the benchmark's id on the Hub, the name of the metric there and in tables.
+_ON_THE_HUB = {
+    "tatoeba": ("mteb/tatoeba-bitext-mining", "accuracy", "accuracy@1"),
+    "sts17": ("mteb/sts17-crosslingual-sts", "spearman", "Spearman × 100"),
+    "sts22": ("mteb/sts22-crosslingual-sts", "spearman", "Spearman × 100"),
+}
+_GROUP_ON_THE_HUB = {"sts17": "6 tracks, without es-en-wmt"}  # whose mean is comparable with the Hub's
 
 
 @dataclass(frozen=True)
 class EvaluationTable:
-    """A table of one benchmark's results, and their means for the Hub; ``measured`` is false for a paper's results."""
+    """A table of one benchmark's results, and their mean for the Hub; ``measured`` is false for a paper's results."""
 
     title: str
-    header: list[str]
-    rows: list[list[str]]
+    table: Table
     note: str
-    results: list[EvalResult] = field(default_factory=list)
-    task: str = ""
-    languages: list[str] = field(default_factory=list)
+    result: EvalResult | None = None
     measured: bool = True
-
-
-@dataclass(frozen=True)
-class _Benchmark:
-    """How a card names the results of a task.
-
-    ``dataset_id`` is the benchmark's id on the Hub, if the Hub has it, and ``hub_group`` is the group whose
-    mean is comparable with the Hub's, if not the mean of all.
-    """
-
-    title: str
-    rows: tuple[str, str]  # singular and plural
-    main: str
-    metric: str
-    metric_name: str
-    dataset_id: str | None = None
-    hub_group: str = "all"
-
-
-_PAIRS = ("pair of languages", "pairs of languages")
-_SPEARMAN = ("spearman", "spearman", "Spearman × 100")
-_BENCHMARKS = {
-    "tatoeba": _Benchmark(
-        "Tatoeba", ("language", "languages"), "mean", "accuracy", "accuracy@1", "mteb/tatoeba-bitext-mining"
-    ),
-    "bucc": _Benchmark("BUCC 2018", _PAIRS, "f1", "f1", "F1"),
-    "sts17": _Benchmark("STS 2017", _PAIRS, *_SPEARMAN, "mteb/sts17-crosslingual-sts", "6 tracks, without es-en-wmt"),
-    "sts22": _Benchmark("STS22", _PAIRS, *_SPEARMAN, "mteb/sts22-crosslingual-sts"),
-}
-_HEADINGS = {"forward": "xx→en", "backward": "en→xx", "f1": "F1"}
 
 
 def read_tables(
@@ -65,72 +42,45 @@ def read_tables(
 
     Results with other settings than ``encoding``, such as another layer, are in tables only, and not for the Hub.
     """
-    try:
-        runs = json.loads(Path(path).read_text(encoding="utf-8"))["runs"]
-        runs = [run for run in runs if model in (None, run["settings"].get("model"))]
-        models = {run["settings"].get("model_fingerprint") for run in runs}
-        tables = [_table(run, _BENCHMARKS[run["task"]], encoding) for run in runs]
-    except OSError as error:
-        raise DataError(f"cannot read the results {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise DataError(f"{path} is not a results file: write one with hf-xsent evaluate --output") from error
-    if len(models) > 1:
+    reports = [report for report in read_reports(path) if model in (None, report.settings["model"])]
+    if not reports:
+        raise DataError(f"{path} has no results: write them with hf-xsent evaluate --output")
+    if len({report.settings.get("model_fingerprint") for report in reports}) > 1:
         raise DataError(f"{path} has results of several models: evaluate this model alone, with another --output")
-    return tables
+    return [_table(report, encoding) for report in reports]
 
 
-def with_one_result(tables: Sequence[EvaluationTable]) -> list[EvaluationTable]:
-    """Retain the Hub's result of only one table of each benchmark, that of the most languages."""
-    largest: dict[str, EvaluationTable] = {}
-    for table in tables:
-        if table.results and len(table.languages) > len(getattr(largest.get(table.task), "languages", ())):
-            largest[table.task] = table
-    return [table if largest.get(table.task) is table else replace(table, results=[]) for table in tables]
-
-
-def _table(run: Mapping[str, Any], benchmark: _Benchmark, encoding: Mapping[str, Any]) -> EvaluationTable:
+def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
     """Tabulate one benchmark: a row for each language or pair, and for the mean of each group."""
-    scores = run["languages"] | {f"mean of {name}": figures for name, figures in run["groups"].items()}
-    columns = list(next(iter(scores.values())))
-    count = len({name.split()[0] for name in run["languages"]})  # BUCC's names have the data split as second word
-    measured = f"{count} {benchmark.rows[count > 1]}"
-    settings = ", ".join(f"{key} {value}" for key, value in run["settings"].items() if key != "model")
+    task = TASKS[report.task]
+    names = {name.split()[0] for name in report.languages}  # BUCC's names have the data split as second word
+    unit = "language" if report.task == "tatoeba" else "language pair"
+    measured = f"{len(names)} {unit}{'s' * (len(names) > 1)}"
+    rows = [[label, *(metrics[key] for key in task.headings)] for label, _, metrics in report.rows()]
+    settings = ", ".join(f"{key} {value}" for key, value in report.settings.items() if key != "model")
+    as_exported = all(report.settings.get(name, value) == value for name, value in encoding.items())
     return EvaluationTable(
-        title=f"{benchmark.title}, {measured}, {benchmark.metric_name}",
-        header=[benchmark.rows[0], *(_HEADINGS.get(column, column) for column in columns)],
-        rows=[[name, *(_cell(figures[column]) for column in columns)] for name, figures in scores.items()],
-        note=f"{run['protocol']}. {settings}.",
-        results=_results(run, benchmark, measured) if _is_of(run, encoding) else [],
-        task=run["task"],
-        languages=list(run["languages"]),
+        title=f"{task.title}, {measured}",
+        table=Table([unit, *task.headings.values()], rows),
+        note=f"{report.protocol}. {settings}.",
+        result=_result(report, measured) if as_exported and report.task in _ON_THE_HUB else None,
     )
 
 
-def _is_of(run: Mapping[str, Any], encoding: Mapping[str, Any]) -> bool:
-    return all(run["settings"].get(name, value) == value for name, value in encoding.items())
-
-
-def _cell(value: float) -> str:
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def _results(run: Mapping[str, Any], benchmark: _Benchmark, measured: str) -> list[EvalResult]:
+def _result(report: Report, measured: str) -> EvalResult:
     """Return the mean over all measured languages, or over those that the Hub has, in the Hub's format."""
-    if benchmark.dataset_id is None:
-        return []
-    groups = run["groups"]
-    group = benchmark.hub_group if benchmark.hub_group in groups else "all"
-    mean = groups[group] if group in groups else next(iter(groups.values()))
-    measured = measured if group == "all" else group
-    both = ", both directions" if run["task"] == "tatoeba" else ""
-    return [
-        EvalResult(
-            task_type="sentence-similarity",
-            dataset_type=benchmark.dataset_id,
-            dataset_name=f"{benchmark.title} ({measured}{both})",
-            dataset_split="test",
-            metric_type=benchmark.metric,
-            metric_value=round(mean[benchmark.main], 2),
-            metric_name=benchmark.metric_name,
-        )
-    ]
+    task = TASKS[report.task]
+    dataset, metric, name = _ON_THE_HUB[report.task]
+    group = _GROUP_ON_THE_HUB.get(report.task, "all")
+    if group in report.groups:
+        measured = measured if group == "all" else group
+    mean = report.groups.get(group) or report.groups.get("all") or next(iter(report.groups.values()))
+    return EvalResult(
+        task_type="sentence-similarity",
+        dataset_type=dataset,
+        dataset_name=f"{task.title} ({measured})",
+        dataset_split="test",
+        metric_type=metric,
+        metric_value=round(mean[task.main_metric], 2),
+        metric_name=name,
+    )

@@ -116,8 +116,6 @@ def quantize_onnx(
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     folder = Path(folder)
-    if not (folder / PLAIN).is_file():
-        raise ModelError(f"{folder} has no {PLAIN}: write it first with export_onnx")
     before = accuracy(OnnxEncoder(folder))
     with writing(folder / QUANTIZED) as part:
         with _quiet():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
 from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.export_folder import RUN_FACTS, check_replaceable
-from hf_xsent.publishing.model_card import CardFacts, encoding_facts, portable_facts, render_card
+from hf_xsent.publishing.model_card import CardFacts, encoding_facts, facts_of_run, render_card
 from hf_xsent.publishing.onnx import export_onnx, load_onnxruntime, quantize_onnx
 from hf_xsent.publishing.settings import ExportSettings
 from hf_xsent.settings.command import command
@@ -47,7 +46,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     export_sentence_transformer("runs/mine", "exported/mine")
     ```
     """
-    folder, dtype = Path(settings.output), str(settings.dtype).removeprefix("torch.")
+    folder = Path(settings.output)
     if settings.onnx is not None:
         load_onnxruntime()  # raises an error if it is not installed, before anything is written
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -59,8 +58,6 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     config = embedder.model.config
     if embedder.model.not_plain is not None:
         raise ModelError(f"this model cannot be exported: {embedder.model.not_plain}")
-    if dtype not in _LARGEST_DIFFERENCE:
-        raise ModelError(f"export as float32 or float16, not {dtype}")
     if len(embedder.tokenizer) > config.encoder_config.vocab_size:
         raise ModelError(
             "the tokenizer has more pieces than the encoder has embeddings: give the model's own tokenizer"
@@ -71,14 +68,15 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         logger.warning("text-embeddings-inference and vLLM cannot serve %s: use sentence-transformers", kind)
     with writing(folder, folder=True) as part:
         embedder.model.tokenizer = embedder.tokenizer
-        save_model(embedder.model, part, heads=False, dtype=getattr(torch, dtype), dim=embedder.width)
-        facts = run_facts(settings.model)
+        save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
+        run = settings.model.trained_in if isinstance(settings.model, SentenceEncoder) else settings.model
+        facts = facts_of_run(run) if run else {}
         if facts:
-            write_json(part / RUN_FACTS, facts | encoding_facts(part))
-        facts = {"name": folder.name, "base_model": "", "languages": []} | facts | encoding_facts(part)
-        write_text(part / "README.md", f"{render_card(CardFacts(**facts, license=''), complete=False)}\n")
+            write_json(part / RUN_FACTS, facts)
+        card = render_card(CardFacts(**{"name": folder.name} | facts | encoding_facts(part)))
+        write_text(part / "README.md", f"{card}\n")
         if settings.verify:
-            _verify(embedder, part, dtype)
+            _verify(embedder, part, settings.dtype)
     logger.info('exported to %s: open it with SentenceTransformer("%s")', folder, folder)
     if settings.onnx is not None:
         _add_onnx(settings)
@@ -105,15 +103,6 @@ def _add_onnx(settings: ExportSettings) -> None:
     )
 
 
-def run_facts(model: SentenceEncoder | str | Path) -> dict[str, Any]:
-    """Return the facts of the run that trained a model; empty if they are unknown."""
-    folder = model.trained_in if isinstance(model, SentenceEncoder) else model
-    runs = (Path(folder), Path(folder).resolve().parent) if folder else ()  # the folder may be a checkpoint
-    if folder and (Path(folder) / "config.json").is_file() and any((run / "recipe.yaml").is_file() for run in runs):
-        return portable_facts(folder)
-    return {}
-
-
 def _embedder(
     model: SentenceEncoder | str | Path, tokenizer: PreTrainedTokenizerBase | str | None, dim: int | None
 ) -> SentenceEmbedder:
@@ -123,11 +112,8 @@ def _embedder(
         if tokenizer is None:
             raise ModelError("the tokenizer is missing: pass it with the model")
         return SentenceEmbedder(model, tokenizer, dim=dim)
-    if not Path(model).is_dir():
-        raise ModelError(f"no checkpoint folder {str(model)!r}: check the path")
-    tokenizer = tokenizer or load_tokenizer(str(model))
     opened = SentenceEmbedder.from_pretrained(str(model), device="cpu", dim=dim)
-    return SentenceEmbedder(opened.model, tokenizer, dim=opened.width)
+    return SentenceEmbedder(opened.model, tokenizer or opened.tokenizer, dim=opened.width)
 
 
 def _verify(embedder: SentenceEmbedder, folder: Path, dtype: str) -> None:

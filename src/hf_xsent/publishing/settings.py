@@ -32,7 +32,7 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
         None, "Export this run, checkpoint or export: a folder; in Python also a model.", positional=True, required=True
     )
     tokenizer: Any = setting(None, "In Python, the tokenizer of a model.", shown=False)
-    dtype: Any = setting("float32", "Store the weights in this precision.", metavar="{float32,float16}")
+    dtype: str = setting("float32", "Store the weights in this precision.", choices=("float32", "float16"))
     dim: int | None = setting(
         None, "Let sentence-transformers truncate embeddings to N dimensions. (default: all)", at_least=1
     )

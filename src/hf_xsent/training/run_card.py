@@ -11,8 +11,7 @@ import yaml
 from transformers import Trainer, TrainingArguments
 
 from hf_xsent.files import write_text
-from hf_xsent.publishing.export_folder import read_run_facts
-from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
+from hf_xsent.publishing.model_card import CardFacts, encoding_facts, facts_of_run, render_card
 
 RECIPE_FILE = "recipe.yaml"
 
@@ -47,25 +46,16 @@ def settings_of(trainer: Trainer) -> dict[str, Any]:
     return start | config.recipe() | data
 
 
-def write_run_card(
-    trainer: Trainer, name: str | None, license: str | None, base_model: str | None, plain: bool = False
-) -> None:
-    """Write the model card of the output folder; omit unknown facts, so that no run fails at its end.
-
-    ``plain``: the folder holds an export of the run.
-    """
+def write_run_card(trainer: Trainer, name: str | None, license: str | None, base_model: str | None) -> None:
+    """Write the model card of the output folder, a run or its export; omit unknown facts."""
     folder = Path(str(trainer.args.output_dir))
-    if plain:
-        known = read_run_facts(folder)
-    else:
-        if not (folder / RECIPE_FILE).is_file():
-            write_run_recipe(trainer)
-        known = facts_of_run(folder)
+    if not (facts := facts_of_run(folder)):
+        write_run_recipe(trainer)
+        facts = facts_of_run(folder)
     bitext: Any = trainer.train_dataset
-    if not known["languages"] and hasattr(bitext, "languages"):
-        known["pairs"] = dict(bitext.languages)
-        known["languages"] = sorted({*known["pairs"], getattr(trainer, "target_language", "en")})
-    known |= {"license": license or "", "base_model": base_model or known["base_model"]}
-    known["name"] = name or known["name"]
-    facts = CardFacts(**known, repository=str(trainer.hub_model_id or known["name"]))
-    write_text(folder / "README.md", f"{render_card(facts, complete=False)}")
+    if not facts["languages"] and hasattr(bitext, "languages"):
+        facts["pairs"] = dict(bitext.languages)
+        facts["languages"] = sorted({*facts["pairs"], getattr(trainer, "target_language", "en")})
+    known = {"name": name, "license": license, "base_model": base_model, "repository": trainer.hub_model_id}
+    facts |= encoding_facts(folder) | {key: value for key, value in known.items() if value}
+    write_text(folder / "README.md", f"{render_card(CardFacts(**facts))}")

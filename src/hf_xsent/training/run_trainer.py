@@ -64,4 +64,4 @@ class RunTrainer(UploadingTrainer, SavedModelTrainer):
         """Write the model card of the run, or of its export during an upload."""
         if self.is_world_process_zero():
             known = (facts.get("model_name"), facts.get("license"), facts.get("finetuned_from"))
-            write_run_card(self, *known, plain=self._uploading)
+            write_run_card(self, *known)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hf_xsent.data.pairs import open_pairs
 from hf_xsent.data.readers.compression import is_jsonl, strip_compression
-from hf_xsent.data.readers.formats import LinkedPair, check_source, read_pairs, read_valid_pairs
+from hf_xsent.data.readers.formats import LinkedPair, read_pairs, read_valid_pairs
 from hf_xsent.data.readers.records import pair_record
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.words.links import format_links
@@ -56,7 +56,6 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     """
     links = {settings.language: settings.links} if settings.links else None
     source = open_pairs(settings, links=links, link_words=settings.link_words)
-    check_source(source)
     if strip_compression(settings.output) != settings.output:
         suffix = Path(settings.output).suffix
         raise OutputError(f"cannot write links to a compressed file: name the output without {suffix}")

@@ -70,13 +70,6 @@ def test_folders_of_mlqa_and_xquad_are_read_by_their_names(tmp_path: Path) -> No
         load_mlqa(tmp_path, "train")
 
 
-def test_a_file_beside_its_compressed_copy_is_refused(tmp_path: Path) -> None:
-    for name in ("xquad.de.json", "xquad.de.json.gz", "notes.txt", "notes.txt.gz"):
-        (tmp_path / name).touch()
-    with pytest.raises(DataError, match=r"xquad\.de\.json and .*xquad\.de\.json\.gz seem to be the same file"):
-        load_xquad(tmp_path)
-
-
 def test_files_of_a_language_that_is_not_mlqas_are_refused(tmp_path: Path) -> None:
     write_squad(tmp_path / "test-context-fr-question-fr.json", [("1", "Qui ?", "Ada.", [(0, "Ada")])])
     with pytest.raises(DataError, match="has files in 'fr', but MLQA .* ar, de, en, es, hi, vi, zh"):

@@ -87,13 +87,6 @@ def test_sts22_is_read_from_json_lines(tmp_path: Path) -> None:
         load_sts22(tmp_path, ["de-en"])
 
 
-def test_a_file_beside_its_compressed_copy_is_refused(tmp_path: Path) -> None:
-    for name in ("de-en.jsonl", "de-en.jsonl.gz"):
-        (tmp_path / name).touch()
-    with pytest.raises(DataError, match=r"de-en\.jsonl and .*de-en\.jsonl\.gz seem to be the same file"):
-        load_sts22(tmp_path)
-
-
 @pytest.mark.parametrize("missing", [None, 7])
 def test_a_sentence_that_is_missing_raises(tmp_path: Path, missing: object) -> None:
     rows = [*_rows(), {"sentence1": "drei", "sentence2": missing, "score": 1}]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import random
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,12 +14,9 @@ import pytest
 from hf_xsent.data.benchmarks.inference import load_inference
 from hf_xsent.data.benchmarks.questions import load_questions
 from hf_xsent.data.benchmarks.sts import load_sts22
-from hf_xsent.data.readers import catalogs, compression
-from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.formats import check_source, read_pairs
+from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.words.links import read_links
-from hf_xsent.documents.reading import read_document
 from hf_xsent.errors import DataError
 
 DEEP = "[" * 100_000
@@ -31,26 +26,6 @@ def _source(folder: Path, name: str, data: bytes | str) -> BitextSource:
     path = folder / name
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return BitextSource("de", str(path))
-
-
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("x.tsv", "ein Hund\ta dog\rzwei\ttwo\rdrei\tthree\r"),
-        ("x.tsv", "ein Hund\ta dog\rzwei\ttwo\rdrei\tthree\n"),
-        ("x.jsonl", '{"de": "a", "en": "b"}\r{"de": "c", "en": "d"}\r'),
-    ],
-)
-def test_carriage_returns_alone_do_not_merge_pairs(tmp_path: Path, name: str, data: str) -> None:
-    with pytest.raises(DataError, match=r"x\.\w+:1: carriage returns alone end"):
-        list(read_pairs(_source(tmp_path, name, data)))
-
-
-def test_carriage_returns_alone_do_not_merge_lines_of_text(tmp_path: Path) -> None:
-    (tmp_path / "x.txt").write_bytes(b"one\rtwo\rthree\r")
-    for read in (lambda path: list(lines(path)), read_document):
-        with pytest.raises(DataError, match="carriage returns alone"):
-            read(tmp_path / "x.txt")
 
 
 def test_a_carriage_return_within_a_sentence_ends_no_line(tmp_path: Path) -> None:
@@ -66,46 +41,6 @@ def test_utf_16_without_a_mark_is_not_read_as_utf_8(tmp_path: Path, encoding: st
     with pytest.raises(DataError, match="NUL characters in the line; .*UTF-16"):
         list(read_pairs(source))
     assert list(read_pairs(source, on_error="skip")) == []
-
-
-def test_nul_characters_in_a_text_make_a_bad_row(tmp_path: Path) -> None:
-    source = _source(tmp_path, "x.jsonl", '{"de": "a", "en": "b"}\n{"de": "a\\u0000c", "en": "b"}\n')
-    with pytest.raises(DataError, match=r"x\.jsonl:2: the source side has NUL characters"):
-        list(read_pairs(source))
-    assert list(read_pairs(source, on_error="skip")) == [("a", "b")]
-
-
-def test_a_line_that_is_too_long_is_an_error_and_the_next_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compression, "LONGEST_LINE", 100)
-    for length in (101, 102, 103, 204, 1000):
-        source = _source(tmp_path, "x.tsv", "a\tb\n" + "x" * (length - 2) + "\ty\nc\td\n")
-        with pytest.raises(DataError, match=r"x\.tsv:2: the line is longer than"):
-            list(read_pairs(source))
-        assert list(read_pairs(source, on_error="skip")) == [("a", "b"), ("c", "d")]
-
-
-@pytest.mark.parametrize(
-    ("name", "head", "unit"),
-    [
-        ("x.tsv", b"", b"a\t"),
-        ("x.jsonl", b"", b"["),
-        ("x.mo", b"", b"a"),
-    ],
-)
-def test_a_decompression_bomb_needs_little_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, head: bytes, unit: bytes
-) -> None:
-    monkeypatch.setattr(compression, "LONGEST_LINE", 1 << 16)
-    monkeypatch.setattr(catalogs, "_LARGEST_FILE", 1 << 16)
-    source = _source(tmp_path, f"{name}.gz", gzip.compress(head + unit * (4_000_000 // len(unit)), 1))
-    tracemalloc.start()
-    with pytest.raises(DataError, match="longer than|more than|not a comment"):
-        list(read_pairs(source))
-    memory = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert memory < 3_000_000
 
 
 def test_deep_json_is_an_error_in_every_reader(tmp_path: Path) -> None:
@@ -180,5 +115,5 @@ def test_a_long_line_is_not_echoed(tmp_path: Path) -> None:
 def test_names_and_links_that_lead_nowhere_are_refused(tmp_path: Path, name: str, message: str) -> None:
     os.mkfifo(tmp_path / "pipe.tsv")
     with pytest.raises(DataError, match=message) as raised:
-        check_source(BitextSource("de", str(tmp_path / name)))
+        list(read_pairs(BitextSource("de", str(tmp_path / name))))
     assert "did you mean" not in str(raised.value)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.formats import check_source, read_linked_pairs, read_pairs
+from hf_xsent.data.readers.formats import read_linked_pairs, read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 
@@ -130,7 +130,7 @@ def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
         for path in ("parquet/train.parquet", "parquet", "saved", "splits"):
             assert list(read_pairs(_source(tmp_path / name / path))) == PAIRS
     with pytest.raises(DataError, match="no split 'dev', only train"):
-        check_source(_source(tmp_path / "flat" / "splits", split="dev"))
+        list(read_pairs(_source(tmp_path / "flat" / "splits", split="dev")))
 
 
 @pytest.mark.parametrize("given", ["pairs.jsonl", "pairs.parquet", "saved"])
@@ -149,7 +149,7 @@ def test_links_and_negatives_are_read_from_every_format_of_records(tmp_path: Pat
     if given == "pairs.parquet":
         datasets.Dataset.from_list([records[0] | {"links": "0-9"}]).to_parquet(str(tmp_path / "pairs.parquet"))
         with pytest.raises(DataError, match=r"pairs\.parquet:1: the link 0-9 is outside the target"):
-            check_source(_source(tmp_path / "pairs.parquet"))
+            list(read_pairs(_source(tmp_path / "pairs.parquet")))
 
 
 def test_tsv_columns_by_number_and_name(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_tsv_columns_by_number_and_name(tmp_path: Path) -> None:
     assert list(read_pairs(_source(path, source_column="german", target_column="english"))) == [("Tag", "day")]
     assert list(read_pairs(_source(path, source_column=2, target_column=1))) == [("Tag", "day")]
     with pytest.raises(DataError, match=r"x\.tsv:1: no column 'germann'.*'german'"):
-        check_source(_source(path, source_column="germann", target_column="english"))
+        list(read_pairs(_source(path, source_column="germann", target_column="english")))
 
 
 def test_jsonl_columns_by_dotted_name_and_by_default(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_jsonl_columns_by_dotted_name_and_by_default(tmp_path: Path) -> None:
     named = BitextSource("de", sources[2].path, source_column="a.b", target_column="c")
     assert list(read_pairs(named)) == [("Tag", "day")]
     with pytest.raises(DataError, match="cannot choose among the columns a.b, c; state the two .*--columns "):
-        check_source(sources[2])
+        list(read_pairs(sources[2]))
 
 
 def test_po_skips_untranslated_messages_and_reads_plurals(tmp_path: Path) -> None:
@@ -265,16 +265,9 @@ def test_a_file_of_several_streams_is_read_completely_or_refused(tmp_path: Path,
     first, second = (COMPRESS[suffix](_tsv(part)) for part in (pairs[:5000], pairs[5000:]))
     path = _file(tmp_path, f"x.tsv{suffix}", first + second)
     assert list(read_pairs(_source(path))) == pairs
-    for damaged in (second[:-10], b"damaged" + second[7:]):
-        path.write_bytes(first + damaged)
-        with pytest.raises(DataError, match="cannot be read to its end"):
-            list(read_pairs(_source(path), on_error="skip"))
-
-
-def test_padding_between_and_after_the_streams_of_xz_is_skipped(tmp_path: Path) -> None:
-    stream = lzma.compress(_tsv(PAIRS))
-    path = _file(tmp_path, "x.tsv.xz", stream + bytes(70_000) + stream + bytes(8))
-    assert list(read_pairs(_source(path))) == PAIRS * 2
+    path.write_bytes(first + second[:-10])
+    with pytest.raises(DataError, match="cannot be read to its end"):
+        list(read_pairs(_source(path), on_error="skip"))
 
 
 @pytest.mark.parametrize("kind", ["po", "mo"])
@@ -334,13 +327,13 @@ def test_moses_files_of_unequal_length_are_named(tmp_path: Path) -> None:
 def test_unknown_formats_codes_and_missing_files_are_named_early(tmp_path: Path) -> None:
     path = _file(tmp_path, "x.tsv", "a\tb\n")
     with pytest.raises(DataError, match="unknown format 'tsw'.*'tsv'"):
-        check_source(_source(path, format="tsw"))
+        list(read_pairs(_source(path, format="tsw")))
     with pytest.raises(DataError, match="unknown language code 'deuu'"):
-        check_source(BitextSource("deuu", str(path)))
+        list(read_pairs(BitextSource("deuu", str(path))))
     with pytest.raises(DataError, match=r"no such file or folder: .*y\.tsv; did you mean 'x\.tsv'"):
-        check_source(_source(tmp_path / "y.tsv"))
+        list(read_pairs(_source(tmp_path / "y.tsv")))
     with pytest.raises(DataError, match="the folder .* does not exist either"):
-        check_source(_source(tmp_path / "none" / "y.tsv"))
+        list(read_pairs(_source(tmp_path / "none" / "y.tsv")))
 
 
 @pytest.mark.parametrize("kind", ["tsv", "tmx"])
@@ -403,7 +396,7 @@ def test_columns_without_letters_are_refused(tmp_path: Path, kind: str) -> None:
     pairs = [(f"0.{number}", f"ein Satz {number}") for number in range(10)]
     path = _file(tmp_path, f"scored.{kind}", WRITERS[kind](pairs))
     with pytest.raises(DataError, match=r"the source column has no letters .*'0.0', '0.1'.* state which columns"):
-        check_source(_source(path))
+        list(read_pairs(_source(path)))
     assert len(list(read_pairs(_source(_file(tmp_path, "few.tsv", "1\teins\n10. 12.\tam 10.\n"))))) == 2
 
 

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import files_by_name, is_jsonl, json_lines, lines, strip_compression
+from hf_xsent.data.readers.compression import is_jsonl, json_lines, lines, strip_compression
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id, select_names
 from hf_xsent.errors import DataError, did_you_mean
 
@@ -61,7 +61,7 @@ def load_xnli(
     folder = Path(source)
     if folder.is_dir():
         files, published = (
-            files_by_name((strip_compression(path.name), path) for path in sorted(folder.glob(f"{name}.tsv*")))
+            {strip_compression(path.name): path for path in sorted(folder.glob(f"{name}.tsv*"))}
             for name in (f"{split}-*", f"xnli.{split}")
         )
         paths = {name.removeprefix(f"{split}-").removesuffix(".tsv"): str(path) for name, path in files.items()}

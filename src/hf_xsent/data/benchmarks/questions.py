@@ -10,12 +10,11 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import files_by_name, parse_json, read_bytes, strip_compression
+from hf_xsent.data.readers.compression import open_file, parse_json, strip_compression
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id
 from hf_xsent.errors import DataError
 
 MLQA_LANGUAGES = ("ar", "de", "en", "es", "hi", "vi", "zh")
-_LARGEST_FILE = 1 << 30  # bytes
 XQUAD_LANGUAGES = ("ar", "de", "el", "en", "es", "hi", "ro", "ru", "th", "tr", "vi", "zh")
 
 
@@ -113,17 +112,16 @@ def _find_sets(
     if not folder.is_dir():
         repo = require_hub_id(source, f"a folder of files such as {example}")
         return {pair: f"{repo}:{config}" for pair, config in configs.items()}
-    places = {}
     matches = ((re.fullmatch(pattern, strip_compression(path.name)), path) for path in sorted(folder.iterdir()))
-    for groups, path in files_by_name((tuple(match.groups()), path) for match, path in matches if match).items():
-        places[groups[0], groups[-1]] = str(path)
+    places = {(match[1], match[match.re.groups]): str(path) for match, path in matches if match}
     if not places:
         raise DataError(f"{folder} has no files such as {example}")
     return places
 
 
 def _squad_records(path: Path) -> Iterator[dict[str, Any]]:
-    articles = parse_json(read_bytes(path, _LARGEST_FILE))["data"]
+    with open_file(path) as file:
+        articles = parse_json(file.read())["data"]
     for article in articles:
         for paragraph in article["paragraphs"]:
             for record in paragraph["qas"]:

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import files_by_name, json_lines, lines
+from hf_xsent.data.readers.compression import json_lines, lines
 from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, select_names, stripped_texts
 from hf_xsent.errors import DataError, shortened
 
@@ -71,7 +71,7 @@ def load_sts22(source: str | PathLike[str], pairs: Iterable[str] | None = None) 
     """
     folder = Path(source)
     if folder.is_dir():
-        paths = files_by_name((path.name.split(".")[0], path) for path in sorted(folder.glob("*.jsonl*")))
+        paths = {path.name.split(".")[0]: path for path in folder.glob("*.jsonl*")}
         names = [pair for pair in STS22_PAIRS if pair in paths]
         if not names:
             raise DataError(f"{folder} has no files such as de-en.jsonl or de-en.jsonl.gz")

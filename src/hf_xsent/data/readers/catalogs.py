@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import read_bytes
+from hf_xsent.data.readers.compression import open_file
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 
-_LARGEST_FILE = 1 << 28  # bytes
 _MOST_COUNTED = 200  # numbers of things, to find the most frequent plural form
 
 
@@ -28,9 +27,9 @@ def read_po(source: BitextSource) -> Iterator[tuple[int, str, str]]:
     """Yield ``(line, translation, message)`` from a PO file."""
     import polib
 
-    with tempfile.TemporaryDirectory() as folder:  # polib splits a text, unlike a file, at more than line feeds
-        plain = Path(folder) / "catalog.po"
-        plain.write_bytes(read_bytes(Path(source.path), _LARGEST_FILE))
+    with open_file(Path(source.path)) as file, tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "catalog.po"  # polib splits a text, unlike a file, at more than line feeds
+        plain.write_bytes(file.read())
         try:
             catalog = polib.pofile(str(plain))
         except OSError as error:
@@ -56,7 +55,8 @@ def read_mo(source: BitextSource) -> Iterator[tuple[int, str, str]]:
     """Yield ``(message number, translation, message)`` from a MO file of either byte order."""
     import polib
 
-    data = read_bytes(Path(source.path), _LARGEST_FILE)
+    with open_file(Path(source.path)) as file:
+        data = file.read()
     try:
         translations: Any = gettext.GNUTranslations(io.BytesIO(data))  # polib reads truncated files
         catalog = polib.mofile(data)

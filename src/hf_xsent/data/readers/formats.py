@@ -56,11 +56,6 @@ def read_valid_pairs(source: BitextSource, on_error: OnError = "raise") -> Itera
         logger.warning("%s: %d bad rows were skipped", source.path, bad)
 
 
-def check_source(source: BitextSource, on_error: OnError = "raise") -> None:
-    """Raise a `DataError` for unknown codes and formats, missing files and columns, or a bad first row."""
-    next(iter(read_pairs(source, on_error)), None)
-
-
 def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
     """Stream pairs with their word links and negatives, and a `DataError` in place of each bad row."""
     source_files(source)
@@ -81,8 +76,6 @@ def _checked_pair(source: BitextSource, row: Any) -> LinkedPair | DataError:
             kind = "empty" if isinstance(text, str) else f"not text but {type(text).__name__}"
             kind = "missing" if text is None else kind
             return DataError(f"{place}: the {side} side is {kind}; fix it or skip bad rows")
-        if "\0" in text:
-            return DataError(f"{place}: the {side} side has NUL characters; remove them or the row")
     pair = texts[0].strip(), texts[1].strip()
     line = links if isinstance(links, LinkLine) else LinkLine(place, links)
     checked = [check_links(line, *pair, source.link_words), check_negatives(place, negatives)]

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from os.path import abspath, exists, isdir, isfile  # unlike Path's, do not raise for long names
+from os.path import exists, isdir, isfile  # unlike Path's, do not raise for long names
 from pathlib import Path
 
-from hf_xsent.data.languages import CODE, Language, find_language, language_of_tag, matching_tags
+from hf_xsent.data.languages import CODE, find_language, language_of_tag, matching_tags
 from hf_xsent.data.readers.columns import Columns
-from hf_xsent.data.readers.compression import files_by_name, strip_compression
+from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.words.splitting import SPLITTERS
 from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.files import is_hub_id, is_local
@@ -94,7 +94,7 @@ def _files_of_prefix(source: BitextSource) -> tuple[Path, Path] | None:
     for code in (source.language, source.target_language):
         paths = sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*"))
         suffixes = (strip_compression(path.name)[len(prefix.name) + 1 :] for path in paths)
-        files = files_by_name(item for item in zip(suffixes, paths, strict=True) if language_of_tag(item[0]))
+        files = {suffix: path for suffix, path in zip(suffixes, paths, strict=True) if language_of_tag(suffix)}
         match = matching_tags(files, code)
         if not match:
             return None
@@ -181,7 +181,6 @@ def resolve_sources(
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
         raise DataError("no bitext given; give a path, or language=path")
-    _check_repeats(resolved)
     for key in unused:
         raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
                         f"use one of {', '.join(resolved)}, or a file name")  # fmt: skip
@@ -200,18 +199,6 @@ def resolve_sources(
             replace(source, links=path, link_words=link_words) for source, path in zip(sources, paths, strict=True)
         ]
     return resolved
-
-
-def _check_repeats(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
-    """Raise a `DataError` if a file is given twice, or if a language has both its codes, de and deu."""
-    first: dict[Language, str] = {}
-    for code, sources in resolved.items():
-        files_by_name(
-            (replace(source, path=strip_compression(abspath(source.path))), Path(source.path)) for source in sources
-        )
-        language = find_language(code)
-        if code in (language.code, language.iso3) and (other := first.setdefault(language, code)) != code:
-            raise DataError(f"{other} and {code} are both {language.name}: give all its files the code {other}")
 
 
 def _named_sources(data: Bitexts, template: BitextSource) -> Iterable[BitextSource]:

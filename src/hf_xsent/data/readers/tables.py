@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -33,30 +32,23 @@ def read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
             columns = _header_columns(source, f"{path}:{number}", [cell.strip() for cell in cells])
         elif len(cells) <= max(columns):
             yield DataError(f"{path}:{number}: {_too_few_columns(requested, columns, len(cells))}")
-        elif "\r" in line and all("\t" in part for part in line.split("\r") if part):
-            yield DataError(f"{path}:{number}: carriage returns alone end lines here; convert the file with mac2unix")
         else:
             yield number, cells[columns[0]], cells[columns[1]]
 
 
 def _header_columns(source: BitextSource, place: str, names: list[str]) -> tuple[int, int]:
-    """Return the numbers of the requested columns, else of those with usual names, else of the only two columns."""
+    """Return the numbers of the requested columns, else of those with usual names, else of the only two columns.
+
+    A column that names a third language is neither side.
+    """
     guesses = guess_columns(names, source.language, source.target_language)
     if len(names) == 2 and None in guesses:
-        guesses = (1, 0) if guesses[0] == 1 or guesses[1] == 0 else (0, 1)
-        _check_languages(source, place, [names[column] for column in guesses if column is not None])
+        first, second = (1, 0) if guesses[0] == 1 or guesses[1] == 0 else (0, 1)
+        guesses = (
+            None if names_other_language(names[first], source.language) else first,
+            None if names_other_language(names[second], source.target_language) else second,
+        )
     return choose_columns(place, names, (source.source_column, source.target_column), guesses)
-
-
-def _check_languages(source: BitextSource, place: str, names: list[str]) -> None:
-    """Raise an error if a column that is not requested, but guessed, has the name of another language."""
-    requested, codes = (source.source_column, source.target_column), (source.language, source.target_language)
-    for side, name, column, code in zip(("source", "target"), names, requested, codes, strict=True):
-        if column is None and names_other_language(name, code):
-            raise DataError(
-                f"{place}: column {name!r} names another language than {code!r}, the {side} language: check the file "
-                f"and the languages, or state the columns of the sentences, for example --columns {shlex.join(names)}"
-            )
 
 
 def _too_few_columns(requested: Sequence[int | str | None], columns: Sequence[int], count: int) -> str:
