@@ -16,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.formats import read_linked_pairs, read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
@@ -85,6 +84,10 @@ def _mo(pairs: Pairs, order: str = "<", header: str = "") -> bytes:
 
 
 WRITERS = {"tsv": _tsv, "jsonl": _jsonl, "po": _po, "tmx": _tmx, "mo": _mo}
+
+
+def _valid(source: BitextSource) -> list[tuple[str, str]]:
+    return [row[:2] for row in read_linked_pairs(source) if not isinstance(row, DataError)]
 
 
 def _source(path: Path, **options: object) -> BitextSource:
@@ -226,7 +229,7 @@ def test_a_bad_row_is_named_or_skipped(tmp_path: Path, name: str, data: bytes, m
     source = _source(_file(tmp_path, name, data))
     with pytest.raises(DataError, match=message):
         list(read_pairs(source))
-    assert list(read_pairs(source, on_error="skip")) == [("a", "b")]
+    assert _valid(source) == [("a", "b")]
 
 
 BROKEN_FILES = [
@@ -250,13 +253,7 @@ def test_a_broken_file_raises_even_if_bad_rows_are_skipped(
     tmp_path: Path, name: str, data: bytes, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        list(read_pairs(_source(_file(tmp_path, name, data)), on_error="skip"))
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
-def test_an_empty_compressed_file_is_incomplete(tmp_path: Path, suffix: str) -> None:
-    with pytest.raises(DataError, match=rf"x\.tsv\{suffix}: cannot be read to its end .*; is the file complete"):
-        list(read_pairs(_source(_file(tmp_path, f"x.tsv{suffix}", b"")), on_error="skip"))
+        _valid(_source(_file(tmp_path, name, data)))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
@@ -267,7 +264,7 @@ def test_a_file_of_several_streams_is_read_completely_or_refused(tmp_path: Path,
     assert list(read_pairs(_source(path))) == pairs
     path.write_bytes(first + second[:-10])
     with pytest.raises(DataError, match="cannot be read to its end"):
-        list(read_pairs(_source(path), on_error="skip"))
+        _valid(_source(path))
 
 
 @pytest.mark.parametrize("kind", ["po", "mo"])
@@ -310,13 +307,6 @@ def test_a_line_without_the_requested_column_names_it(
         list(read_pairs(_source(path, source_column=columns[0], target_column=columns[1])))
 
 
-def test_a_missing_file_and_a_folder_are_not_called_truncated(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^no such file: .*x\.tsv$"):
-        list(lines(tmp_path / "x.tsv"))
-    with pytest.raises(DataError, match=r"cannot be opened \(Is a directory\)"):
-        list(lines(tmp_path))
-
-
 def test_moses_files_of_unequal_length_are_named(tmp_path: Path) -> None:
     _file(tmp_path, "p.de", "a\nb\n")
     _file(tmp_path, "p.en", "a\n")
@@ -326,8 +316,6 @@ def test_moses_files_of_unequal_length_are_named(tmp_path: Path) -> None:
 
 def test_unknown_formats_codes_and_missing_files_are_named_early(tmp_path: Path) -> None:
     path = _file(tmp_path, "x.tsv", "a\tb\n")
-    with pytest.raises(DataError, match="unknown format 'tsw'.*'tsv'"):
-        list(read_pairs(_source(path, format="tsw")))
     with pytest.raises(DataError, match="unknown language code 'deuu'"):
         list(read_pairs(BitextSource("deuu", str(path))))
     with pytest.raises(DataError, match=r"no such file or folder: .*y\.tsv; did you mean 'x\.tsv'"):
