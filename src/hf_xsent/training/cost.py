@@ -64,7 +64,7 @@ class TrainingCosts:
 def measure_cost(settings: CostSettings) -> TrainingCosts:
     """Measure FLOPs and time per pair of training methods (tr, tr+mlm, tr+tlm, dap, ppa, wacse) on an encoder.
 
-    Times are medians over ``repeats`` steps on one batch, after a warm-up step.
+    All methods train on the same batch of pairs; times are medians over ``repeats`` steps after a warm-up step.
 
     ```python
     from hf_xsent import measure_cost
@@ -76,16 +76,14 @@ def measure_cost(settings: CostSettings) -> TrainingCosts:
     if settings.output is not None:
         check_writable(settings.output)
     bitext = load_bitext(settings.data)
-    batch = [bitext[number] for number in range(min(settings.pairs, len(bitext)))]
+    pairs = [bitext[number] for number in range(min(settings.pairs, len(bitext)))]
+    for method in settings.methods:
+        if _needs_links(method) and not all("links" in pair for pair in pairs):
+            raise DataError(f"{method} reads links between words: give pairs that hf-xsent align-words has linked")
     device = settings.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if any(map(_needs_links, settings.methods)) and not all("links" in pair for pair in batch):
-        methods = ", ".join(filter(_needs_links, settings.methods))
-        raise DataError(f"{methods} reads links between words: give pairs that hf-xsent align-words has linked")
     tokenizer = load_tokenizer(settings.model)
-    collate = PairCollator(tokenizer, settings.max_length, links=any(map(_needs_links, settings.methods)))
-    tensors = {
-        name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in collate(batch).items()
-    }
+    collated = PairCollator(tokenizer, settings.max_length, links=any(map(_needs_links, settings.methods)))(pairs)
+    batch = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in collated.items()}
     costs = []
     for method in Progress(settings.methods, desc="measuring", unit=" methods"):
         objectives = {"objectives": dict.fromkeys(_OBJECTIVES[method], 1.0)} if method in _OBJECTIVES else {}
@@ -94,9 +92,9 @@ def measure_cost(settings: CostSettings) -> TrainingCosts:
         model = kind.from_backbone(settings.model, config=config).to(device)
         with torch.random.fork_rng():
             torch.manual_seed(0)  # random masks change the number of operations
-            costs.append(_cost(method, model, tensors, len(batch), settings.repeats))
+            costs.append(_cost(method, model, batch, len(pairs), settings.repeats))
     if settings.output is not None:
-        measured_with = {"model": settings.model, "pairs": len(batch), "max_length": settings.max_length}
+        measured_with = {"model": settings.model, "pairs": len(pairs), "max_length": settings.max_length}
         measured_with |= {"repeats": settings.repeats, "device": device}
         content = {"settings": measured_with, "versions": versions(), "methods": [asdict(cost) for cost in costs]}
         write_json(settings.output, content)
