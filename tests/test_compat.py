@@ -80,8 +80,6 @@ PRIVATE_PARTS = tuple(
          "load checkpoints strictly, heads included", "a resumed run starts with new heads"),
         (_TRAINER, "_load_best_model", (),
          "load the best checkpoint strictly, heads included", "the last model is taken for the best"),
-        (_TRAINER, "_load_callback_state", (),
-         "count on for early stopping, with the patience of the resumed run", "early stopping starts to count again"),
         (_TRAINER, "_determine_best_metric", ("metrics", "trial"),
          "compare only measurements of steps with a checkpoint", "the last model is taken for the best"),
         (_TRAINER, "_get_grad_norm", ("model", "grad_norm"),

@@ -177,20 +177,6 @@ def test_appending_to_a_full_disk_is_one_sentence(tmp_path: Path, full_disk: Non
         files.append_text(path, "c" * (1 << 17))
 
 
-def test_space_is_reserved_before_a_memory_map_needs_it(tmp_path: Path, full_disk: None) -> None:
-    path = tmp_path / "map.npy"
-    np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(8,)).flush()
-    files.reserve_space(path)
-
-    def full(file: int, start: int, size: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(os, "posix_fallocate", full)
-        with pytest.raises(OutputError, match="map.npy cannot be written .No space left"):
-            files.reserve_space(path)
-
-
 @pytest.mark.parametrize("error", ["I/O error: No space left on device (os error 28)", "disk quota (os error 122)"])
 def test_a_full_disk_is_also_known_by_the_text_of_other_libraries(tmp_path: Path, error: str) -> None:
     with pytest.raises(OutputError, match="out cannot be written .*os error"), files.writing(tmp_path / "out"):
@@ -200,16 +186,17 @@ def test_a_full_disk_is_also_known_by_the_text_of_other_libraries(tmp_path: Path
 
 
 @pytest.mark.parametrize("prepare", [files.create_folder, files.check_can_create])
-def test_a_folder_where_nothing_can_be_written_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[Path], object]
-) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path, prepare: Callable[[Path], object]) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(OutputError, match="run cannot be written .*: .*use a"):
         prepare(tmp_path / "file" / "run")
     prepare(tmp_path / "new")
+
+
+def test_a_read_only_folder_is_refused_before_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # as of a read-only disk; root may write anywhere else
-    with pytest.raises(OutputError, match="run cannot be written"):
-        prepare(tmp_path / "run")
+    with pytest.raises(OutputError, match="run cannot be written .*is read-only"):
+        files.check_can_create(tmp_path / "run")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])

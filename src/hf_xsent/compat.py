@@ -112,6 +112,11 @@ def mark_initialized(module: nn.Module) -> None:
     module._is_hf_initialized = True  # type: ignore[assignment]
 
 
+def classes_by_config(auto: Any) -> Any:
+    """Return the model class of each config class that an AutoModel class opens (transformers 5.19 to 5.23)."""
+    return auto._model_mapping
+
+
 # glibc
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # malloc.h
@@ -139,11 +144,3 @@ def return_freed_memory() -> None:
     """
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
-
-
-# transformers
-
-
-def classes_by_config(auto: Any) -> Any:
-    """Return the model class of each config class that an AutoModel class opens."""
-    return auto._model_mapping

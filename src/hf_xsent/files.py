@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_128
 
-from hf_xsent.errors import HfXsentError, OutputError, shortened
+from hf_xsent.errors import HfXsentError, OutputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,12 +87,10 @@ def append_text(path: str | Path, text: str) -> None:
 
 
 def create_folder(path: str | Path) -> Path:
-    """Create a folder if it does not exist; raise an error if no file can be written into it."""
+    """Create a folder if it does not exist."""
     path = Path(path)
     with write_errors(path, path):
         path.mkdir(parents=True, exist_ok=True)
-    if not os.access(path, os.W_OK):
-        raise OutputError(f"{path} cannot be written: use a folder where you may write")
     return path
 
 
@@ -103,14 +101,6 @@ def check_can_create(folder: str | Path) -> None:
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         why = "is read-only" if parent.is_dir() else "is not a folder"
         raise OutputError(f"{folder} cannot be written ({parent} {why}): use a folder where you may write")
-
-
-def reserve_space(path: str | Path) -> None:
-    """Allocate the disk space of a sparse file; writing to its memory map on a full disk would kill the process."""
-    path = Path(path)
-    if hasattr(os, "posix_fallocate"):
-        with write_errors(path, path), path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, path.stat().st_size))
 
 
 def move_into_place(part: Path, path: Path) -> None:
@@ -158,13 +148,13 @@ def write_errors(path: Path, part: Path) -> Iterator[None]:
         name = error.filename if isinstance(error, OSError) else None
         named = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else None
         places = (part, path, *path.parents)
-        if errno_of(error) in _FULL_DISK or (named is not None and (named in places or part in named.parents)):
+        if _errno_of(error) in _FULL_DISK or (named is not None and (named in places or part in named.parents)):
             cause = getattr(error, "strerror", None) or error
             raise OutputError(f"{path} cannot be written ({cause}): free disk space or use another folder") from error
         raise
 
 
-def errno_of(error: BaseException) -> int | None:
+def _errno_of(error: BaseException) -> int | None:
     """Return the errno of an error; errors of safetensors and tokenizers have it only in their message."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
@@ -174,14 +164,10 @@ def errno_of(error: BaseException) -> int | None:
 
 def describe_disk_failure(error: OSError) -> str | None:
     """Describe a full or read-only disk, a missing permission or an impossible path in a sentence; None for others."""
+    if error.errno not in (*_FULL_DISK, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP):
+        return None
     where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-    if error.errno in _FULL_DISK:
-        return f"{where}{error.strerror}: free disk space or use another folder"
-    if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
-        return f"{shortened(error.filename)}: {error.strerror}; give another path"
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return f"{where}{error.strerror}: check its permissions or use another folder"
-    return None
+    return f"{where}{error.strerror}: check disk space, permissions and path, or use another folder"
 
 
 # Hash

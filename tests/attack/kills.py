@@ -71,7 +71,7 @@ def commands(world: World) -> list[Command]:
     """Return each command that writes, with its arguments."""
     model, source, target = world / "export", world / "source.txt", world / "target.txt"
     card = ["--run", world / "trained", "--results", world / "results.json", "--license", "mit", "--base_model", "a/b"]
-    trim = ["--data", f"de={world / 'de.tsv'}", "--cache_dir", "cache", "--report", "trim.json"]
+    trim = ["--data", f"de={world / 'de.tsv'}", "--cache_dir", "cache"]
     return [
         Command("pretrain", ["pretrain", world / "pretrain.yaml"], ["--resume"]),
         Command("pretrain averages", ["pretrain", world / "averages.yaml"], ["--resume"]),

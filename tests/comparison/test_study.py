@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -190,19 +189,6 @@ def test_an_untrained_method_is_measured_once_whatever_the_budget_is(study: Stud
     (after,) = _runs(study, methods=methods, budget={"pairs": 80}, seeds=[4])
     (other,) = _runs(study, methods={"none": {"train": False, "max_length": 30}})
     assert after.folder == before.folder != other.folder
-
-
-def test_a_teacher_is_known_by_its_pooling(study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path):
-    teacher, folders = tmp_path / "teacher", set()
-    shutil.copytree(encoder_folders["bert"], teacher)
-    modules = [{"path": "", "type": "models.Transformer"}, {"path": "1_Pooling", "type": "models.Pooling"}]
-    (teacher / "modules.json").write_text(json.dumps(modules))
-    (teacher / "1_Pooling").mkdir()
-    for flag in ("pooling_mode_cls_token", "pooling_mode_mean_tokens"):
-        (teacher / "1_Pooling" / "config.json").write_text(json.dumps({flag: True}))
-        objectives = {"distillation": {"weight": 1, "teacher": str(teacher)}}
-        folders.add(_runs(study, methods={"student": {"objectives": objectives}})[0].folder)
-    assert len(folders) == 2
 
 
 def test_a_teacher_is_known_by_its_files(study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path):

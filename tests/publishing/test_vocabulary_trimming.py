@@ -213,12 +213,10 @@ def test_the_command_reports_size_and_accuracy(
         (tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}").write_text(text, "utf-8")
     command = ["trim-vocab", str(encoder_folders["bert"]), "-o", str(tmp_path / "out"), "--pieces", "150"]
     command += ["--data", f"{tmp_path}/{{language}}.tsv", "--cache_dir", str(tmp_path / "cache")]
-    output = ["--tatoeba", str(tmp_path / "tatoeba"), "--report", str(tmp_path / "report.json")]
-    assert main([*command, "--languages", "de", *output]) == 0
+    assert main([*command, "--languages", "de", "--tatoeba", str(tmp_path / "tatoeba")]) == 0
     printed = capsys.readouterr().out
     assert "Tatoeba deu" in printed and "pieces per word" in printed and "Tatoeba, mean" in printed
-    report = json.loads((tmp_path / "report.json").read_text("utf-8"))
-    assert report["pieces"][1] <= 150 and report["languages"] == ["de"] and len(report["tatoeba"]["deu"]) == 2
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) <= 150
     assert main([*command, "--languages", "de", "sw"]) == 2
     assert "no text of 'sw': the languages are de, fr" in capsys.readouterr().err
 
@@ -246,14 +244,6 @@ def test_pieces_are_chosen_by_plain_text_too(
     assert vocabularies[0] >= vocabularies[1]  # bitext is cleaned
     whole, trimmed = (AutoTokenizer.from_pretrained(folder) for folder in (model, tmp_path / "plain"))
     assert all(whole.tokenize(text) == trimmed.tokenize(text) for pair in pairs for text in pair)
-
-
-def test_a_tokenizer_of_another_kind_is_refused(wordpiece_tokenizer: PreTrainedTokenizerBase) -> None:
-    from tokenizers.models import WordLevel
-
-    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0}, unk_token="a")))
-    with pytest.raises(ModelError, match="cannot trim a WordLevel tokenizer: use WordPiece, Unigram or BPE"):
-        PieceTable(words)
 
 
 @pytest.mark.parametrize("size", [None, 40])

@@ -192,11 +192,6 @@ def test_an_objective_that_reads_more_than_embeddings_says_what(
         AlignmentLoss(model, {objective: 1.0})
 
 
-def test_the_path_of_a_model_instead_of_the_model_is_refused() -> None:
-    with pytest.raises(ModelError, match="needs a SentenceTransformer, not str"):
-        AlignmentLoss("runs/dap")  # type: ignore[arg-type]
-
-
 def test_wrong_columns_and_widths_are_refused(model: SentenceTransformer, pairs: Pairs) -> None:
     with pytest.raises(RecipeError, match="dims has 64, but this encoder's embeddings have 32"):
         AlignmentLoss(model, {"matryoshka": {"dims": [64]}})

@@ -108,15 +108,9 @@ def test_a_share_of_the_start_is_added_to_the_average(run: Run) -> None:
     _assert_close(_weights(run.out), {name: 0.75 * one + 0.25 * start[name] for name, one in averaged.items()})
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"ema_decay": 1.0}, "ema_decay 1.0 is not above 0 and below 1"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused(tmp_path: Path, settings: dict[str, Any], reason: str) -> None:
-    with pytest.raises(RecipeError, match=reason):
-        AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **settings)
+def test_a_decay_of_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"ema_decay 1\.0 is not above 0 and below 1"):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, ema_decay=1.0)
 
 
 def _average_after_steps(rank: int, world: int, folder: str, pairs: Pairs) -> dict[str, Tensor]:

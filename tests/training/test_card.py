@@ -33,7 +33,7 @@ def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert card.data.license == "mit" and card.data.base_model == "org/base" and card.data.language == ["de", "en"]
     assert 'SentenceTransformer("org/tiny")' in card.text and "picks its translation" in card.text
-    write_run_card(trainer, None, None, None)
+    write_run_card(trainer, tmp_path / "out")
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert card.data.license is None and "Not stated for the weights" in card.text
 

@@ -164,14 +164,10 @@ def test_a_run_from_python_resumes_and_ends_as_one_of_the_command_line(
 
 CHANGES: tuple[tuple[dict[str, Any], str], ...] = (
     ({"seed": 1}, "seed 42, now 1"),
-    ({"learning_rate": 1e-4}, "learning_rate 5e-05, now 0.0001"),
-    ({"max_steps": 9}, "max_steps 4, now 9"),
     ({"per_device_train_batch_size": 2}, "batch of a step, over all processes 4, now 2"),
     ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha none, now 5.0"),
-    ({"ignore_data_skip": True}, "ignore_data_skip False, now True"),
     ({"save_steps": 3}, "save_steps 2, now 3"),
     ({"objectives": {"translation_ranking": {"temperature": 0.1}}}, "objectives.translation_ranking"),
-    ({"language": "fr"}, "languages of training pairs"),
     ({"encoder": "xlm-roberta"}, "model "),
 )
 
@@ -181,12 +177,11 @@ def test_python_refuses_to_resume_a_run_that_changed(
 ) -> None:
     _trainer(encoder_folders["bert"], _arguments(tmp_path, max_steps=4, **SAVING), {"de": pairs}).train()
     for changes, shown in CHANGES:
-        encoder, language = changes.get("encoder", "bert"), changes.get("language", "de")
-        objectives = changes.get("objectives", RANKING)
-        arguments = {key: value for key, value in changes.items() if key not in ("encoder", "language", "objectives")}
+        encoder, objectives = changes.get("encoder", "bert"), changes.get("objectives", RANKING)
+        arguments = {key: value for key, value in changes.items() if key not in ("encoder", "objectives")}
         arguments = {"max_steps": 4, **SAVING} | arguments
         trainer = _trainer(
-            encoder_folders[encoder], _arguments(tmp_path, **arguments), {language: pairs}, objectives=objectives
+            encoder_folders[encoder], _arguments(tmp_path, **arguments), {"de": pairs}, objectives=objectives
         )
         with pytest.raises(OutputError, match=f"changed since step 4: .*{shown}.*allow_changes=True"):
             trainer.train(resume_from_checkpoint=True)

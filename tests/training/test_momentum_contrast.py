@@ -146,13 +146,10 @@ def test_losses_queue_and_momentum_weights_are_those_of_one_process(
 # Interruptions
 
 
-def test_a_resumed_run_ends_bit_by_bit_as_the_whole_one(ppa: Run) -> None:
+@pytest.mark.parametrize("settings", [{}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2}])
+def test_a_resumed_run_ends_bit_by_bit_as_the_whole_one(ppa: Run, settings: dict[str, int]) -> None:
     """Coins, masks, queue, pointer and momentum weights go on where they were."""
-    ppa.assert_goes_on_exactly()
-
-
-def test_accumulating_runs_go_on_exactly_too(ppa: Run) -> None:
-    ppa.assert_goes_on_exactly(gradient_accumulation_steps=2, per_device_train_batch_size=2)
+    ppa.assert_goes_on_exactly(**settings)
 
 
 def test_a_killed_run_goes_on_exactly(ppa: Run) -> None:

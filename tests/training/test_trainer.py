@@ -96,12 +96,6 @@ def test_metrics_are_one_line_a_log_with_step_and_each_loss(
         assert line["pairs_per_second"] > 0 and line["learning_rate"] >= 0
 
 
-def test_a_new_run_starts_its_metrics_anew(encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext) -> None:
-    for _ in range(2):
-        _trainer(encoder_folders["bert"], bitext, _arguments(tmp_path / "run", max_steps=2)).train()
-    assert [line["step"] for line in _metrics(tmp_path / "run") if "loss" in line] == [1, 2]
-
-
 def test_the_logged_loss_is_the_weighted_one_and_its_parts_are_not(
     encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
 ) -> None:
@@ -327,20 +321,6 @@ def test_heads_learn_at_their_own_rate(encoder_folders: dict[str, Path], tmp_pat
     for name, (rate, decay) in seen.items():
         assert rate == (1e-2 if name.startswith("objectives.") else 1e-4), name
         assert decay == (0.0 if "bias" in name or "norm" in name.lower() else 0.1), name
-
-
-def test_frozen_word_embeddings_stay_and_the_rest_learns(
-    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
-) -> None:
-    arguments = _arguments(tmp_path / "run", max_steps=2, frozen_word_embeddings=True)
-    trainer = _trainer(encoder_folders["bert"], bitext, arguments)
-    before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
-    trainer.train()
-    words = "encoder.embeddings.word_embeddings.weight"
-    same = {name for name, weight in trainer.model.named_parameters() if torch.equal(weight, before[name])}
-    assert words in same
-    assert "encoder.embeddings.position_embeddings.weight" not in same
-    assert not any(name.endswith("dense.weight") for name in same)
 
 
 def test_batches_of_one_language(encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext) -> None:

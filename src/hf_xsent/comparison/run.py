@@ -16,7 +16,6 @@ from hf_xsent.files import digest, write_json
 from hf_xsent.runs.identity import deciding_settings, identify_files, identify_model, plain
 from hf_xsent.runs.run import METRICS_FILE
 from hf_xsent.runs.store import Store
-from hf_xsent.settings.declare import is_local
 from hf_xsent.training.callbacks import read_metrics
 from hf_xsent.training.identity import identify_method, identify_training
 from hf_xsent.training.recipe import Recipe, recipe_settings
@@ -83,7 +82,7 @@ class Run:
     @property
     def published_recipe(self) -> dict[str, Any]:
         """Return the recipe without settings of this machine."""
-        return {key: value for key, value in self.recipe.items() if not is_local(recipe_settings()[key])}
+        return {key: value for key, value in self.recipe.items() if not recipe_settings()[key].metadata.get("local")}
 
     def metrics(self) -> list[dict[str, Any]]:
         """Read the lines that training has logged."""

@@ -91,31 +91,12 @@ class MethodSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSettings:
-    """Options of BUCC and STS."""
+    """Options of a task; each task has some of them."""
 
-    data: str | None = setting(None, "Folder or Hub id; required.")
-    languages: list[str] | None = setting(None, "Measure only these languages or pairs.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TatoebaSettings(TaskSettings):
-    """Options of Tatoeba."""
-
-    group: str | None = setting(None, "Group of languages, instead of languages.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetrievalSettings(TaskSettings):
-    """Options of retrieval on any bitext."""
-
-    data: list[str] | None = setting(  # type: ignore[assignment]
-        None, "Pairs, in the format of pretrain --data; required.", named=True
+    data: list[str] | None = setting(
+        None, "Folder or Hub id; retrieval: pairs, in the format of pretrain --data; required.", named=True
     )
-    max_pairs: int | None = setting(None, "Measure the first N pairs of each language.", at_least=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordAlignmentSettings(TaskSettings):
-    """Options of word alignment."""
-
-    choose: str | None = setting(None, "The measured set on which the layer is chosen; required.")
+    languages: list[str] | None = setting(None, "Measure only these languages or pairs.")
+    group: str | None = setting(None, "Tatoeba: a group of languages, instead of languages.")
+    max_pairs: int | None = setting(None, "Retrieval: measure the first N pairs of each language.", at_least=1)
+    choose: str | None = setting(None, "Word alignment: the measured set on which the layer is chosen; required.")

@@ -17,7 +17,7 @@ from hf_xsent.data.cache import CachedPairs, default_cache_dir, side_hashes
 from hf_xsent.data.cleaning.repeats import Rows, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.data.in_memory import is_in_memory, write_sources
+from hf_xsent.data.in_memory import on_disk
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, read_pairs
 from hf_xsent.data.readers.records import NEGATIVES, pair_record, parse_negatives
@@ -83,7 +83,7 @@ def load_bitext(
     if max_pairs is not None and max_pairs < 1:
         raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
     root = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    data = _on_disk(data, root / "in_memory", target_language, columns, split)
+    data = on_disk(data, root / "in_memory", target_language, columns, split)
     sources = resolve_sources(
         data, target_language=target_language, columns=columns, split=split, links=links, link_words=link_words
     )
@@ -99,23 +99,6 @@ def load_bitext(
         logger.warning("%s", warning)
     logger.info("bitext of %d languages\n%s", len(files), report.table())
     return Bitext(files, report)
-
-
-def _on_disk(data: Any, folder: Path, target_language: str, columns: Any, split: str) -> Any:
-    """Write pairs in memory to files, and return sources of these files; return paths unchanged."""
-    columns = None if isinstance(columns, Mapping) else columns  # columns of a language are applied later
-    if is_in_memory(data):
-        return write_sources(data, folder, target_language, columns, split)
-    if not isinstance(data, Mapping) or not any(map(is_in_memory, data.values())):
-        return data
-    sources: list[BitextSource] = []
-    for language, pairs in data.items():
-        if is_in_memory(pairs):
-            sources += write_sources(pairs, folder, target_language, columns, split, language)
-        else:
-            options: Any = {"target_language": target_language, "columns": columns, "split": split}
-            sources += chain.from_iterable(resolve_sources({language: pairs}, **options).values())
-    return sources
 
 
 class Bitext:

@@ -9,16 +9,34 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
 from hf_xsent.data.readers.columns import Columns
-from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.data.readers.sources import BitextSource, resolve_sources
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, move_into_place
 
 _NAMED = {"source", "target", "language", "links"}
+
+
+def on_disk(data: Any, folder: Path, target_language: str, columns: Any, split: str) -> Any:
+    """Write pairs in memory to files, and return sources of these files; return paths unchanged."""
+    columns = None if isinstance(columns, Mapping) else columns  # columns of a language are applied later
+    if is_in_memory(data):
+        return write_sources(data, folder, target_language, columns, split)
+    if not isinstance(data, Mapping) or not any(map(is_in_memory, data.values())):
+        return data
+    sources: list[BitextSource] = []
+    for language, pairs in data.items():
+        if is_in_memory(pairs):
+            sources += write_sources(pairs, folder, target_language, columns, split, language)
+        else:
+            options: Any = {"target_language": target_language, "columns": columns, "split": split}
+            sources += chain.from_iterable(resolve_sources({language: pairs}, **options).values())
+    return sources
 
 
 def is_in_memory(data: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hf_xsent.data.cache import default_cache_dir
-from hf_xsent.data.in_memory import is_in_memory, write_sources
+from hf_xsent.data.in_memory import on_disk
 from hf_xsent.data.pair_settings import PairSettings
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.sources import BitextSource, resolve_sources
@@ -15,10 +15,8 @@ from hf_xsent.errors import RecipeError
 def open_pairs(settings: PairSettings, **links: Any) -> BitextSource:
     """Return the source of these pairs; ``links`` are arguments of `resolve_sources`."""
     language, columns = settings.language, parse_columns(settings.columns)
-    data: Any = {language: settings.pairs}
-    if is_in_memory(settings.pairs):
-        folder, plain = default_cache_dir() / "in_memory", None if isinstance(columns, dict) else columns
-        data = write_sources(settings.pairs, folder, settings.target_language, plain, "train", language)  # type: ignore[arg-type]
+    folder = default_cache_dir() / "in_memory"
+    data = on_disk({language: settings.pairs}, folder, settings.target_language, columns, "train")
     resolved = resolve_sources(data, target_language=settings.target_language, columns=columns, **links)
     sources = resolved[language]
     if len(sources) > 1:

@@ -22,9 +22,9 @@ from hf_xsent.finetuning.settings import FineTuningTrainingSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.training.arguments import REFUSED, adapted_to_machine, check_one_device, choose_bf16, refuse_fields
+from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_training
 from hf_xsent.training.run_card import write_recipe
-from hf_xsent.training.uploading import UploadingTrainer
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row
@@ -91,7 +91,7 @@ def adapted_arguments(args: FineTuningArguments, task: FineTuningTask, dev: Any)
     return args
 
 
-class FineTuner(UploadingTrainer):
+class FineTuner(SavingTrainer):
     """Fine-tune a task model; the examples of a group share a batch, and ``eval_dataset`` maps names to test sets.
 
     ``decides`` is what decides the results besides the training arguments, and ``recipe`` the settings of the run.

@@ -233,11 +233,6 @@ class RepresentationTranslation(TokenObjective):
         ids = self.settings.vocabulary_ids
         vocabulary = None if ids is None else torch.tensor(ids)
         self.prediction.start_from(pretrained.mlm_head, pretrained.word_embeddings, vocabulary)
-        if ids is None and self.settings.restrict_vocabulary:
-            logger.info(
-                "the RTL head predicts the full vocabulary: to restrict it to the data's word pieces, call "
-                "config.fit(bitext, tokenizer) before building the model"
-            )
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Build the head's rows; with direction both, a hash of the target sentence chooses each pair's direction."""

@@ -89,7 +89,6 @@ class TrimSettings(TatoebaSettings, ExportFolderSettings):
         metavar="FOLDER",
         local=True,
     )
-    report: str | None = setting(None, "Write sizes and accuracies to this JSON file, too.", metavar="FILE", local=True)
 
 
 @dataclass(frozen=True, kw_only=True)

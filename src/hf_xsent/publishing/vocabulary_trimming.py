@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -25,7 +25,6 @@ from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.sources import source_files
 from hf_xsent.errors import DataError, ModelError
 from hf_xsent.evaluation.retrieval import retrieval_by_language
-from hf_xsent.files import write_json
 from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import RobertaBackbone, family
@@ -91,8 +90,6 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
         ]
         accuracies = {name: (results[0][name].mean, results[1][name].mean) for name in results[0]}
         report = replace(report, tatoeba=accuracies)
-    if settings.report:
-        write_json(settings.report, asdict(report) | {"languages": [*texts]})
     return report
 
 

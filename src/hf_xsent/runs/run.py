@@ -194,7 +194,6 @@ class Run:
         self.checkpoint = str(checkpoint)
         earlier = RunState.read(checkpoint.parent)
         if earlier is None:
-            logger.warning("%s does not say how its run was started: nothing is compared", checkpoint.parent)
             return
         step = checkpoint_step(checkpoint) or 0
         changed = self._changes(earlier, identity, step)

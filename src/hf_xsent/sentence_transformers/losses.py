@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import BertConfig
 
-from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.objectives.base import SentenceObjective, TokenObjective, sentence_losses
@@ -44,11 +44,6 @@ class AlignmentLoss(nn.Module):
     def __init__(self, model: SentenceTransformer, objectives: Mapping[str, Any] | None = None) -> None:
         """Build the objectives, given like those of a recipe: ``{name: weight}`` or ``{name: {setting: value}}``."""
         super().__init__()
-        if not hasattr(model, "get_embedding_dimension"):
-            raise ModelError(
-                f"AlignmentLoss needs a SentenceTransformer, not {type(model).__name__}: open one with "
-                "SentenceTransformer(…)"
-            )
         self.model = model
         width: Any = model.get_embedding_dimension()
         weighted: Any = objectives or {"translation_ranking": 1.0}

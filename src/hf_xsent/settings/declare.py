@@ -85,11 +85,6 @@ def is_saved(field: Field[Any]) -> bool:
     return bool(field.metadata.get("saved", True))
 
 
-def is_local(field: Field[Any]) -> bool:
-    """Return whether a setting is a path or a property of this machine."""
-    return bool(field.metadata.get("local"))
-
-
 def decides_results(field: Field[Any]) -> bool:
     """Return whether another value of a setting may give other results."""
     return bool(field.metadata.get("results", True))

@@ -42,8 +42,6 @@ class MovingAverage(TrainerCallback):
         self.average = {name: weight.clone() for name, weight in _trained(kwargs["model"])}
         if self.checkpoint is not None:
             saved = self._read(self.checkpoint)
-            if _shapes(saved) != _shapes(self.average):
-                raise OutputError(f"the averaged weights in {self.checkpoint} are of another model: give its settings")
             for name, average in self.average.items():
                 average.copy_(saved[name])
 
@@ -104,10 +102,6 @@ def average_with_start(model: SentenceEncoder, start: Mapping[str, Tensor], shar
     model.merge_adapters()
     for name, weight in model.encoder.named_parameters():
         weight.lerp_(start[name].to(weight), share)
-
-
-def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: weight.shape for name, weight in weights.items()}
 
 
 def _trained(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

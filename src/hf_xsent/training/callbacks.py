@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 import resource
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,39 +25,17 @@ from hf_xsent.runs.run import METRICS_FILE
 
 logger = logging.getLogger(__name__)
 
-_END_OF_METRICS = 1 << 16  # bytes
 _ONE_CTRL_C = 1.0  # seconds: torchrun repeats the signal that the terminal has sent to all processes already
 _SHOWN = ("loss", "eval_accuracy", "eval_f1", "pairs_per_second")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read the logs of a run, each with its step; skip damaged lines, with a warning unless only the last one is."""
-    if not path.is_file():
-        return []
-    logs, damaged = [], []
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    for number, line in enumerate(lines, start=1):
-        try:
-            log = json.loads(line)
-        except ValueError:
-            log = None
-        if isinstance(log, dict) and isinstance(log.get("step"), int):
-            logs.append(log)
-        else:
-            damaged.append(number)
-    if damaged not in ([], [len(lines)]):
-        logger.warning("%s: %d of %d lines are damaged and are skipped", path, len(damaged), len(lines))
+    """Read the logs of a run, each with its step; skip lines that a killed process has not completed."""
+    logs = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        with suppress(ValueError):
+            logs.append(json.loads(line))
     return logs
-
-
-def last_step(path: Path) -> int:
-    """Return the last step in the logs of a run, 0 without any; reads only the end of a long file."""
-    if not path.is_file():
-        return 0
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _END_OF_METRICS))
-        steps = re.findall(rb'"step": (\d+)', file.read())
-    return int(steps[-1]) if steps else 0
 
 
 class MetricsFile(TrainerCallback):
@@ -116,7 +93,8 @@ class EarlyStopping(EarlyStoppingCallback):
             super().on_evaluate(args, state, control, metrics, **kwargs)
 
     def check_metric_value(self, args: Any, state: Any, control: Any, metric_value: Any) -> None:
-        """Count the measurements since the best one."""
+        """Count the measurements since the best one; the patience is that of the arguments, also in a resumed run."""
+        self.early_stopping_patience = args.early_stopping_patience
         self.early_stopping_patience_counter += 1
         sign = 1 if args.greater_is_better else -1
         if self.best is None or sign * metric_value > sign * self.best:
@@ -131,9 +109,7 @@ class EarlyStopping(EarlyStoppingCallback):
 class ProgressBar(TrainerCallback):
     """Show the progress of training, and log its figures."""
 
-    def __init__(self) -> None:
-        self.bar: Progress | None = None
-        self.shown: dict[str, str] = {}
+    bar: Progress | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the bar."""
@@ -148,14 +124,10 @@ class ProgressBar(TrainerCallback):
             self.bar.update(state.global_step - self.bar.n)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Show loss, dev scores and speed next to the bar, and log them."""
-        figures = {key: f"{logs[key]:.4g}" for key in _SHOWN if logs and key in logs}
-        if not figures or not state.is_world_process_zero:
-            return
-        logger.info("step %d: %s", state.global_step, ", ".join(f"{key} {value}" for key, value in figures.items()))
-        self.shown |= figures
-        if self.bar is not None:
-            self.bar.set_postfix(self.shown)
+        """Log loss, dev scores and speed."""
+        figures = [f"{key} {logs[key]:.4g}" for key in _SHOWN if logs and key in logs]
+        if figures and state.is_world_process_zero:
+            logger.info("step %d: %s", state.global_step, ", ".join(figures))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the bar."""

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import re
+import shutil
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
+from huggingface_hub import upload_folder
+from huggingface_hub.errors import HTTPError
 from safetensors import SafetensorError
-from torch.optim.lr_scheduler import LambdaLR
 from transformers import Trainer, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerState
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xsent.errors import OutputError
-from hf_xsent.files import errno_of, move_into_place, remove
+from hf_xsent.files import move_into_place, remove
 from hf_xsent.runs.checkpoints import checkpoints_of
-from hf_xsent.runs.run import UNFINISHED, Run, RunState
-from hf_xsent.training.callbacks import EarlyStopping, MetricsFile, ProgressBar, StopOnSignal
+from hf_xsent.runs.run import METRICS_FILE, UNFINISHED, Run, RunState
+from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
 from hf_xsent.training.identity import identify_training, starting_model
+from hf_xsent.training.resuming import has_ended, is_on_schedule, keep_settings
+from hf_xsent.training.run_card import RECIPE_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +138,7 @@ class SavingTrainer(Trainer):
             logger.info("the trained model is in %s", run.folder)
         self.accelerator.wait_for_everyone()
         if self.args.push_to_hub:
-            self.push_to_hub(revision=self.args.hub_revision)
+            self.push_to_hub()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save model and tokenizer into a folder; without one, into the output folder, renamed when complete."""
@@ -153,6 +159,58 @@ class SavingTrainer(Trainer):
             for path in target.iterdir():
                 move_into_place(path, folder / path.name)
             remove(target)
+
+    def init_hf_repo(self, token: str | None = None, **options: Any) -> None:
+        """Create the repository before training, so that a missing token or network ends the run at once."""
+        try:
+            super().init_hf_repo(token, **options)
+        except (OSError, ValueError, HTTPError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise OutputError(
+                f"push_to_hub cannot create the repository ({reason}): sign in with 'hf auth login', check the "
+                "network, or drop push_to_hub and publish the export later"
+            ) from error
+
+    def push_to_hub(
+        self,
+        commit_message: str | None = "End of training",
+        blocking: bool = True,
+        token: str | None = None,
+        revision: str | None = None,
+        private: bool | None = None,
+        **facts: Any,
+    ) -> Any:
+        """Upload the finished model with its card, recipe and metrics, without checkpoints; wait until it is uploaded.
+
+        ``facts`` are arguments of ``create_model_card``.
+        """
+        if self.hub_model_id is None:
+            self.init_hf_repo(token, **({} if private is None else {"private": private}))
+        if not self.is_world_process_zero():
+            return None
+        facts = {"model_name": self.hub_model_id.split("/")[-1], **facts}
+        self.create_model_card(**facts)
+        with TemporaryDirectory() as temporary:
+            upload = Path(temporary) / "upload"
+            self.write_upload(upload, **facts)
+            for name in ("README.md", RECIPE_FILE, METRICS_FILE):
+                file = Path(str(self.args.output_dir)) / name
+                if file.is_file() and not (upload / name).exists():
+                    shutil.copy(file, upload)
+            return upload_folder(
+                repo_id=self.hub_model_id,
+                folder_path=upload,
+                commit_message=commit_message,
+                token=token or self.args.hub_token,
+                revision=revision or self.args.hub_revision,
+            )
+
+    def write_upload(self, folder: Path, **facts: Any) -> None:
+        """Write model and tokenizer as others open them."""
+        model: Any = self.accelerator.unwrap_model(self.model)
+        model.save_pretrained(folder)
+        if self.processing_class is not None:
+            self.processing_class.save_pretrained(folder)
 
     # Checkpoints
 
@@ -202,9 +260,8 @@ class SavingTrainer(Trainer):
         try:
             yield
         except Exception as error:
-            failed = errno_of(error) is not None or isinstance(error, SafetensorError)
-            if not failed and not (isinstance(error, RuntimeError) and "write" in str(error)):  # of torch.save
-                raise
+            if not isinstance(error, OSError | SafetensorError) and not re.search(r"writ|os error", str(error)):
+                raise  # torch.save and tokenizers report failed writes by RuntimeError and Exception
             folder = Path(str(self.args.output_dir))
             remove(folder / UNFINISHED)
             raise OutputError(
@@ -249,31 +306,16 @@ class SavingTrainer(Trainer):
                 self.state.best_metric = self.state.best_global_step = None
         return begin
 
-    def _load_callback_state(self) -> None:
-        """Continue counting for early stopping, with this run's patience."""
-        super()._load_callback_state()
-        for callback in self.callback_handler.callbacks:
-            if isinstance(callback, EarlyStopping):
-                callback.early_stopping_patience = getattr(self.args, "early_stopping_patience", None) or 1
-
     def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> tuple[Any, ...]:
         """Return the number of epochs and of steps; no epochs if the checkpoint is of the run's last step."""
         epochs, *others, max_steps = super().set_initial_training_values(args, dataloader)
-        ended = self._resumed is not None and self._has_ended(self._resumed, max_steps)
+        ended = self._resumed is not None and has_ended(self._resumed, self.args, max_steps)
         return (0 if ended else epochs, *others, max_steps)
-
-    def _has_ended(self, state: TrainerState, max_steps: int) -> bool:
-        """Return whether a checkpoint is that of the last step, or of the step of an early stop."""
-        patience = getattr(self.args, "early_stopping_patience", None)
-        callbacks: Any = state.stateful_callbacks or {}
-        stopping = callbacks.get(EarlyStopping.__name__, {})
-        waited = stopping.get("attributes", {}).get("early_stopping_patience_counter", 0)
-        return state.global_step >= max_steps or (patience is not None and waited >= patience)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Load the optimizer's state, but not its settings; raise an error if it is of other weights."""
         optimizer: Any = self.optimizer
-        groups = [] if optimizer is None else [_without_weights(group) for group in optimizer.param_groups]
+        groups = [] if optimizer is None else [dict(group) for group in optimizer.param_groups]
         try:
             super()._load_optimizer_and_scheduler(checkpoint)
         except Exception as error:  # torch raises errors of many types for damaged files
@@ -283,29 +325,4 @@ class SavingTrainer(Trainer):
                 "the settings of that run, delete the checkpoint to resume from the one before, or give --overwrite"
             ) from error
         if checkpoint is not None and not self.is_deepspeed_enabled:
-            _keep_settings(optimizer, self.lr_scheduler, groups)
-
-
-def is_on_schedule(state: TrainerState, arguments: TrainingArguments) -> bool:
-    """Return whether a run saves a checkpoint at the step of this state without a signal, too."""
-    if state.global_step >= state.max_steps or arguments.save_strategy == SaveStrategy.BEST:
-        return True
-    if arguments.save_strategy == SaveStrategy.EPOCH:
-        return state.epoch is not None and float(state.epoch).is_integer()
-    return arguments.save_strategy == SaveStrategy.STEPS and state.global_step % state.save_steps == 0
-
-
-def _without_weights(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if name != "params"}
-
-
-def _keep_settings(optimizer: Any, scheduler: Any, groups: list[dict[str, Any]]) -> None:
-    """Restore an optimizer's settings, which its checkpoint has replaced by earlier ones, and the rate of this step."""
-    for number, (group, settings) in enumerate(zip(optimizer.param_groups, groups, strict=True)):
-        if type(scheduler) is LambdaLR:  # others, such as ReduceLROnPlateau, compute a rate from the last one
-            scheduler.base_lrs[number] = settings["initial_lr"]
-            settings["lr"] = settings["initial_lr"] * scheduler.lr_lambdas[number](scheduler.last_epoch)
-            scheduler.get_last_lr()[number] = settings["lr"]  # which is logged
-            group.update(settings)
-        else:
-            group.update({**settings, "lr": group["lr"]})
+            keep_settings(optimizer, self.lr_scheduler, groups)

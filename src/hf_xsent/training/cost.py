@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
@@ -23,10 +23,6 @@ from hf_xsent.pages.tables import Table
 from hf_xsent.settings.command import command
 from hf_xsent.training.cost_settings import CostSettings
 from hf_xsent.training.measuring import synchronized_time
-
-if TYPE_CHECKING:
-    from hf_xsent.data.bitext import Pair
-    from hf_xsent.objectives.base import Corpus
 
 _OBJECTIVES = {  # names for objectives of weight 1, measured besides the methods
     "tr": ("translation_ranking",),
@@ -46,10 +42,6 @@ class TrainingCost:
     forward_gflops: float
     training_ms: float  # forward pass, backward pass and end_step
     encoding_ms: float  # both sentences, by the trained encoder
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return rounded values for JSON."""
-        return {name: value if isinstance(value, str) else round(value, 3) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -72,6 +64,8 @@ class TrainingCosts:
 def measure_cost(settings: CostSettings) -> TrainingCosts:
     """Measure FLOPs and time per pair of training methods (tr, tr+mlm, tr+tlm, dap, ppa, wacse) on an encoder.
 
+    All methods train on the same batch of pairs; times are medians over ``repeats`` steps after a warm-up step.
+
     ```python
     from hf_xsent import measure_cost
 
@@ -82,55 +76,29 @@ def measure_cost(settings: CostSettings) -> TrainingCosts:
     if settings.output is not None:
         check_writable(settings.output)
     bitext = load_bitext(settings.data)
-    batch = [bitext[number] for number in range(min(settings.pairs, len(bitext)))]
-    device = settings.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    costs = training_cost(
-        settings.model, batch, settings.methods, settings.max_length, settings.repeats, device, corpus=bitext
-    )
-    if settings.output is not None:
-        measured_with = {"model": settings.model, "pairs": len(batch), "max_length": settings.max_length}
-        measured_with |= {"repeats": settings.repeats, "device": device}
-        content = {"settings": measured_with, "versions": versions(), "methods": [cost.to_dict() for cost in costs]}
-        write_json(settings.output, content)
-    return TrainingCosts(costs)
-
-
-def training_cost(
-    name_or_path: str,
-    pairs: Sequence[Pair],
-    methods: Sequence[str] = ("tr", "tr+tlm", "dap"),
-    max_length: int = 32,
-    repeats: int = 5,
-    device: str | torch.device = "cpu",
-    corpus: Corpus | None = None,
-) -> list[TrainingCost]:
-    """Measure each method on the same batch of pairs: medians over ``repeats`` steps after one warm-up step.
-
-    ``corpus`` is a bitext; the RTL head predicts only the word pieces that occur in it, as in training. Without it, the
-    head predicts the full vocabulary.
-    """
-    for method in methods:
+    pairs = [bitext[number] for number in range(min(settings.pairs, len(bitext)))]
+    for method in settings.methods:
         if _needs_links(method) and not all("links" in pair for pair in pairs):
             raise DataError(f"{method} reads links between words: give pairs that hf-xsent align-words has linked")
-    if len(pairs) < 2:
-        raise DataError(f"a batch needs at least two pairs, not {len(pairs)}")
-    tokenizer = load_tokenizer(name_or_path)
-    collate = PairCollator(tokenizer, max_length, links=any(map(_needs_links, methods)))
-    batch = {
-        name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in collate(pairs).items()
-    }
+    device = settings.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    tokenizer = load_tokenizer(settings.model)
+    collated = PairCollator(tokenizer, settings.max_length, links=any(map(_needs_links, settings.methods)))(pairs)
+    batch = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in collated.items()}
     costs = []
-    for method in Progress(methods, desc="measuring", unit=" methods"):
-        settings = {"objectives": dict.fromkeys(_OBJECTIVES[method], 1.0)} if method in _OBJECTIVES else {}
+    for method in Progress(settings.methods, desc="measuring", unit=" methods"):
+        objectives = {"objectives": dict.fromkeys(_OBJECTIVES[method], 1.0)} if method in _OBJECTIVES else {}
         kind: Any = METHODS["alignment" if method in _OBJECTIVES else method][1]
-        config = kind.config_of(None, {"max_length": max_length, **settings})
-        if corpus is not None:
-            config = config.fit(corpus, tokenizer)
-        model = kind.from_backbone(name_or_path, config=config).to(device)
+        config = kind.config_of(None, {"max_length": settings.max_length, **objectives}).fit(bitext, tokenizer)
+        model = kind.from_backbone(settings.model, config=config).to(device)
         with torch.random.fork_rng():
             torch.manual_seed(0)  # random masks change the number of operations
-            costs.append(_cost(method, model, batch, len(pairs), repeats))
-    return costs
+            costs.append(_cost(method, model, batch, len(pairs), settings.repeats))
+    if settings.output is not None:
+        measured_with = {"model": settings.model, "pairs": len(pairs), "max_length": settings.max_length}
+        measured_with |= {"repeats": settings.repeats, "device": device}
+        content = {"settings": measured_with, "versions": versions(), "methods": [asdict(cost) for cost in costs]}
+        write_json(settings.output, content)
+    return TrainingCosts(costs)
 
 
 def _needs_links(method: str) -> bool:

@@ -14,8 +14,6 @@ from hf_xsent.files import write_text
 from hf_xsent.publishing.model_card import CardFacts, encoding_facts, facts_of_run, render_card
 
 RECIPE_FILE = "recipe.yaml"
-
-
 _MAPPINGS = ("lr_scheduler_kwargs", "gradient_checkpointing_kwargs")  # settings of TrainingArguments
 
 
@@ -33,22 +31,25 @@ def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], t
 
 
 def write_run_recipe(trainer: Trainer) -> None:
-    """Write the recipe of a run that was not started from one, as far as the trainer knows it."""
-    settings = getattr(trainer, "settings_of_run", None) or settings_of(trainer)
+    """Write the recipe of a run; if it was not started from one, as far as the trainer knows it."""
+    settings = getattr(trainer, "settings_of_run", None)
+    if settings is None:
+        config = trainer.accelerator.unwrap_model(trainer.model).config
+        start = {"model": config.encoder_config.name_or_path or None, "method": config.model_type}
+        data = {name: getattr(trainer, name, None) for name in ("alpha", "target_language")}
+        settings = start | config.recipe() | data
     write_recipe(str(trainer.args.output_dir), "pretrain", settings, trainer.args)
 
 
-def settings_of(trainer: Trainer) -> dict[str, Any]:
-    """Return the settings of model and data that a trainer knows, as keys of a recipe."""
-    config = trainer.accelerator.unwrap_model(trainer.model).config
-    start = {"model": config.encoder_config.name_or_path or None, "method": config.model_type}
-    data = {name: getattr(trainer, name, None) for name in ("alpha", "target_language")}
-    return start | config.recipe() | data
-
-
-def write_run_card(trainer: Trainer, name: str | None, license: str | None, base_model: str | None) -> None:
-    """Write the model card of the output folder, a run or its export; omit unknown facts."""
-    folder = Path(str(trainer.args.output_dir))
+def write_run_card(
+    trainer: Trainer,
+    folder: str | Path,
+    name: str | None = None,
+    license: str | None = None,
+    base_model: str | None = None,
+) -> None:
+    """Write the model card of a run, or of its export, into its folder; omit unknown facts, so that no run fails."""
+    folder = Path(folder)
     if not (facts := facts_of_run(folder)):
         write_run_recipe(trainer)
         facts = facts_of_run(folder)

@@ -1,4 +1,4 @@
-"""Write recipe, data report and model card of a run next to its model; upload the model as an export."""
+"""Save and load a run in the form of our models, with recipe, data report and model card; upload it as an export."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from torch import nn
+
 from hf_xsent.files import write_json
+from hf_xsent.models.saved_form import load_saved_weights
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
+from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
-from hf_xsent.training.run_card import settings_of, write_recipe, write_run_card
-from hf_xsent.training.saved_model import SavedModelTrainer
-from hf_xsent.training.uploading import UploadingTrainer
+from hf_xsent.training.run_card import write_run_card, write_run_recipe
 
 
-class RunTrainer(UploadingTrainer, SavedModelTrainer):
-    """Write the reports of a run; ``settings_of_run`` are those of its recipe, if it was read from one."""
+class RunTrainer(SavingTrainer):
+    """Write the model and the reports of a run; ``settings_of_run`` are those of its recipe, if it was read from one.
+
+    Models are saved by their ``save_pretrained``, and resume with all weights that this writes; FSDP and DeepSpeed
+    resume from their shards.
+    """
 
     settings_of_run: Mapping[str, Any] | None = None
     alpha: float
@@ -40,28 +46,47 @@ class RunTrainer(UploadingTrainer, SavedModelTrainer):
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training(checkpoint)
         if self.saves_run and self.args.should_save:
-            folder = str(self.args.output_dir)
-            self.settings_of_run = self.settings_of_run or settings_of(self)
-            write_recipe(folder, "pretrain", self.settings_of_run, self.args)
+            write_run_recipe(self)
             report = getattr(getattr(self.train_dataset, "sides", self.train_dataset), "report", None)
             if report is not None:
-                write_json(Path(folder) / "bitext.json", report.to_dict())
+                write_json(Path(str(self.args.output_dir)) / "bitext.json", report.to_dict())
 
     def write_reports(self) -> None:
         """Write the model card."""
         self.accelerator.unwrap_model(self.model).trained_in = str(self.args.output_dir)
-        write_run_card(self, None, None, None)
+        write_run_card(self, str(self.args.output_dir))
 
-    def write_upload(self, folder: Path) -> None:
-        """Export the model as a plain encoder, unless no plain encoder can express it."""
+    def write_upload(self, folder: Path, **facts: Any) -> None:
+        """Export the model as a plain encoder with a card, unless no plain encoder can express it."""
         model = self.accelerator.unwrap_model(self.model)
         if model.not_plain is not None:
-            return super().write_upload(folder)
+            return super().write_upload(folder, **facts)
         model.trained_in = str(self.args.output_dir)
         export_sentence_transformer(model, folder, cast(Any, self.processing_class), verify=False)
+        write_run_card(self, folder, facts.get("model_name"), facts.get("license"), facts.get("finetuned_from"))
 
     def create_model_card(self, *_: Any, **facts: Any) -> None:
-        """Write the model card of the run, or of its export during an upload."""
+        """Write the model card of the run."""
         if self.is_world_process_zero():
             known = (facts.get("model_name"), facts.get("license"), facts.get("finetuned_from"))
-            write_run_card(self, *known)
+            write_run_card(self, str(self.args.output_dir), *known)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        if self.args.should_save:
+            self._bare_model().save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        else:
+            load_saved_weights(self._bare_model(), resume_from_checkpoint)
+
+    def _load_best_model(self) -> None:
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            super()._load_best_model()
+        else:
+            load_saved_weights(self._bare_model(), str(self.state.best_model_checkpoint))
+
+    def _bare_model(self) -> Any:
+        """Return the model without the wrappers of data parallelism and torch.compile."""
+        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)

@@ -131,7 +131,7 @@ class AlignmentTrainer(RunTrainer):
         self._epochs = StartOfEpoch()
         self.add_callback(self._epochs)
         if args.early_stopping_patience is not None:
-            self.add_callback(EarlyStopping(args.early_stopping_patience))
+            self.add_callback(EarlyStopping)
         self.tokenizer = processing_class
         self.alpha = alpha
         self.target_language = target_language

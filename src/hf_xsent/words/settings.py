@@ -65,9 +65,7 @@ class AlignWordsSettings(AlignerSettings, WorkSettings, PairSettings):
     """
 
     output: str = output_setting("Write pairs with links (.jsonl) or Pharaoh lines here.")
-    links: str | None = setting(
-        None, "Convert these links (Pharaoh lines or JSONL) instead of aligning.", metavar="FILE"
-    )
+    links: str | None = setting(None, "Convert these links (Pharaoh lines) instead of aligning.", metavar="FILE")
     link_words: str = setting(
         "script",
         "--links numbers words as align-words splits them (script), or words between spaces.",

@@ -70,12 +70,6 @@ def test_folders_of_mlqa_and_xquad_are_read_by_their_names(tmp_path: Path) -> No
         load_mlqa(tmp_path, "train")
 
 
-def test_files_of_a_language_that_is_not_mlqas_are_refused(tmp_path: Path) -> None:
-    write_squad(tmp_path / "test-context-fr-question-fr.json", [("1", "Qui ?", "Ada.", [(0, "Ada")])])
-    with pytest.raises(DataError, match="has files in 'fr', but MLQA .* ar, de, en, es, hi, vi, zh"):
-        load_mlqa(tmp_path)
-
-
 def test_a_record_of_the_hub_with_more_starts_than_texts_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"answer_start": [0, 4], "text": ["Ada"]}
     record = {"id": "1", "question": "Who?", "context": "Ada wrote it.", "answers": answers}

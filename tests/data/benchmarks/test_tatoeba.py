@@ -27,9 +27,8 @@ def test_lines_stay_paired(folder: Path) -> None:
 def test_languages_go_by_any_code_in_the_order_asked_for(folder: Path) -> None:
     assert [found.language for found in load_tatoeba(folder)] == ["cmn", "deu"]
     assert [found.language for found in load_tatoeba(folder, ["de", "zh"])] == ["deu", "cmn"]
-    for code, name in (("fra", "fra"), ("sw", "swh")):
-        with pytest.raises(DataError, match=rf"has no files tatoeba\.{name}-eng\.{name} .*{code}.*only .*cmn, deu"):
-            load_tatoeba(folder, [code])
+    with pytest.raises(DataError, match="has no 'fr', only cmn, deu"):
+        load_tatoeba(folder, ["fra"])
     with pytest.raises(DataError, match="unknown language code 'deuu'"):
         load_tatoeba(folder, ["deuu"])
 
@@ -56,7 +55,7 @@ def test_the_hub_gives_the_same_records(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda repo: ["cmn-eng", "deu-eng", "other"])
     monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split, **_: rows)
     assert load_tatoeba("owner/tatoeba", ["de"]) == load_tatoeba(folder, ["de"])
-    with pytest.raises(DataError, match="owner/tatoeba has no config fra-eng of language 'fr'"):
+    with pytest.raises(DataError, match="owner/tatoeba has no 'fr', only cmn, deu"):
         load_tatoeba("owner/tatoeba", ["fr"])
     rows["sentence2"] = ["Hello", None, "No"]
     with pytest.raises(

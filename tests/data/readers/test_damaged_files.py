@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hf_xsent.data.benchmarks.inference import load_inference
-from hf_xsent.data.benchmarks.questions import load_questions
-from hf_xsent.data.benchmarks.sts import load_sts22
-from hf_xsent.data.readers.formats import read_pairs
+from hf_xsent.data.readers.formats import read_linked_pairs, read_pairs
 from hf_xsent.data.readers.sources import BitextSource
-from hf_xsent.data.words.links import read_links
 from hf_xsent.errors import DataError
 
 DEEP = "[" * 100_000
+
+
+def _valid(source: BitextSource) -> list[tuple[str, str]]:
+    return [row[:2] for row in read_linked_pairs(source) if not isinstance(row, DataError)]
 
 
 def _source(folder: Path, name: str, data: bytes | str) -> BitextSource:
@@ -40,45 +37,7 @@ def test_utf_16_without_a_mark_is_not_read_as_utf_8(tmp_path: Path, encoding: st
     source = _source(tmp_path, name, data.encode(encoding))
     with pytest.raises(DataError, match="NUL characters in the line; .*UTF-16"):
         list(read_pairs(source))
-    assert list(read_pairs(source, on_error="skip")) == []
-
-
-def test_deep_json_is_an_error_in_every_reader(tmp_path: Path) -> None:
-    (tmp_path / "de-en.jsonl").write_text(DEEP)
-    readers: list[Callable[[Path], Any]] = [
-        lambda path: list(read_pairs(BitextSource("de", str(path)))),
-        lambda path: list(read_links(path)),
-        load_inference,
-        load_questions,
-        lambda path: load_sts22(path.parent),
-    ]
-    for read in readers:
-        with pytest.raises(DataError, match=r"de-en\.jsonl"):
-            read(tmp_path / "de-en.jsonl")
-
-
-def test_deep_objects_beside_the_columns_are_read(tmp_path: Path) -> None:
-    record = '{"de": "a", "en": "b", "x": ' + '{"y":' * 500 + "1" + "}" * 500 + "}"
-    assert list(read_pairs(_source(tmp_path, "x.jsonl", record))) == [("a", "b")]
-
-
-def test_flipped_bits_of_parquet_are_data_errors(tmp_path: Path) -> None:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"de": [f"Satz {n}" for n in range(50)], "en": [f"line {n}" for n in range(50)]}), path)
-    data = path.read_bytes()
-    refused = 0
-    for seed in range(150):
-        rng, damaged = random.Random(seed), bytearray(data)
-        for _ in range(3):
-            damaged[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        source = _source(tmp_path, "y.parquet", bytes(damaged))
-        try:
-            list(read_pairs(source, on_error="skip"))
-        except DataError as error:
-            refused += 1
-            assert "y.parquet" in str(error)
-    assert refused > 50
+    assert _valid(source) == []
 
 
 @pytest.mark.parametrize("charset", ["idna", "undefined", "rot13", "none"])
@@ -97,23 +56,14 @@ def test_odd_links_are_named_in_a_short_message(tmp_path: Path, links: Any) -> N
     assert len(str(raised.value)) < 400
 
 
-def test_a_long_line_is_not_echoed(tmp_path: Path) -> None:
-    source = _source(tmp_path, "x.tsv", "\t".join(f"column{n}" for n in range(100_000)) + "\na\tb\n")
-    with pytest.raises(DataError, match="no column 'de'") as raised:
-        list(read_pairs(BitextSource("de", source.path, source_column="de", target_column="en")))
-    assert len(str(raised.value)) < 700
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("x" * 300 + ".tsv", "no such file"),
         ("a\0b.tsv", "no such file"),
-        ("pipe.tsv", "not a regular file"),
     ],
 )
 def test_names_and_links_that_lead_nowhere_are_refused(tmp_path: Path, name: str, message: str) -> None:
-    os.mkfifo(tmp_path / "pipe.tsv")
     with pytest.raises(DataError, match=message) as raised:
         list(read_pairs(BitextSource("de", str(tmp_path / name))))
     assert "did you mean" not in str(raised.value)

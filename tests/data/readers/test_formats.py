@@ -87,6 +87,10 @@ def _mo(pairs: Pairs, order: str = "<", header: str = "") -> bytes:
 WRITERS = {"tsv": _tsv, "jsonl": _jsonl, "po": _po, "tmx": _tmx, "mo": _mo}
 
 
+def _valid(source: BitextSource) -> list[tuple[str, str]]:
+    return [row[:2] for row in read_linked_pairs(source) if not isinstance(row, DataError)]
+
+
 def _source(path: Path, **options: object) -> BitextSource:
     return BitextSource("de", str(path), **options)  # type: ignore[arg-type]
 
@@ -226,7 +230,7 @@ def test_a_bad_row_is_named_or_skipped(tmp_path: Path, name: str, data: bytes, m
     source = _source(_file(tmp_path, name, data))
     with pytest.raises(DataError, match=message):
         list(read_pairs(source))
-    assert list(read_pairs(source, on_error="skip")) == [("a", "b")]
+    assert _valid(source) == [("a", "b")]
 
 
 BROKEN_FILES = [
@@ -250,13 +254,7 @@ def test_a_broken_file_raises_even_if_bad_rows_are_skipped(
     tmp_path: Path, name: str, data: bytes, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        list(read_pairs(_source(_file(tmp_path, name, data)), on_error="skip"))
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
-def test_an_empty_compressed_file_is_incomplete(tmp_path: Path, suffix: str) -> None:
-    with pytest.raises(DataError, match=rf"x\.tsv\{suffix}: cannot be read to its end .*; is the file complete"):
-        list(read_pairs(_source(_file(tmp_path, f"x.tsv{suffix}", b"")), on_error="skip"))
+        _valid(_source(_file(tmp_path, name, data)))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zst"])
@@ -267,7 +265,7 @@ def test_a_file_of_several_streams_is_read_completely_or_refused(tmp_path: Path,
     assert list(read_pairs(_source(path))) == pairs
     path.write_bytes(first + second[:-10])
     with pytest.raises(DataError, match="cannot be read to its end"):
-        list(read_pairs(_source(path), on_error="skip"))
+        _valid(_source(path))
 
 
 @pytest.mark.parametrize("kind", ["po", "mo"])

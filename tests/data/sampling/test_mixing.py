@@ -86,15 +86,6 @@ def test_grouped_draws_are_of_one_language_and_mix_as_before(alpha: float) -> No
     assert rows == list(TemperatureSampler(RANGES, alpha, seed=1, group=45))
 
 
-def test_a_language_that_is_never_drawn_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    ranges = {"en": range(20_000), "sw": range(20_000, 20_900)}
-    TemperatureSampler(ranges, alpha=1.0, group=2048, batch=2048)
-    assert "no pair of sw is ever drawn" in caplog.text
-    caplog.clear()
-    TemperatureSampler(ranges, alpha=0.3, group=2048, batch=2048)
-    assert "ever drawn" not in caplog.text
-
-
 def test_groups_larger_than_an_epoch_are_refused() -> None:
     with pytest.raises(DataError, match="50 pairs per epoch are fewer than one batch of 99 pairs"):
         TemperatureSampler(RANGES, num_samples=50, group=99)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.words.links import LinkLine, check_links, format_links, links_of_units, parse_links
+from hf_xsent.data.words.links import check_links, format_links, links_of_units, parse_links
 from hf_xsent.errors import DataError
 
 PAIRS = [("ein Hund rennt", "a dog is running"), ("ja", "yes"), ("Wo ist er ?", "where is he ?")]
@@ -49,18 +48,6 @@ def test_other_links_are_not_taken_from_the_cache(tmp_path: Path) -> None:
     assert (first[0]["links"], second[0]["links"]) == ("0-0 1-1 2-3", "0-0")
 
 
-def test_links_may_be_in_the_pairs_own_jsonl_or_in_one_beside_them(tmp_path: Path) -> None:
-    records = [
-        json.dumps({"source": source, "target": target, "links": links})
-        for (source, target), links in zip(PAIRS, LINKS, strict=True)
-    ]
-    pairs, jsonl = _write(tmp_path, records, "de.jsonl")
-    own = load_bitext({"de": jsonl}, cache_dir=tmp_path / "cache")
-    beside = load_bitext({"de": pairs}, links=[f"de={jsonl}"], cache_dir=tmp_path / "cache")
-    assert list(own) == list(beside)
-    assert own[0]["links"] == "0-0 1-1 2-3"
-
-
 def test_only_some_languages_need_links(tmp_path: Path) -> None:
     _, links = _write(tmp_path, LINKS)
     (tmp_path / "fr.tsv").write_text("oui\tyes\n", encoding="utf-8")
@@ -74,9 +61,8 @@ def test_only_some_languages_need_links(tmp_path: Path) -> None:
 
 
 def test_links_of_words_between_spaces_hold_for_all_words_within() -> None:
-    line = LinkLine("x:1", "0-0 1-1")
-    assert check_links(line, "a-b c", "x (y)", "spaces") == "0-0 1-0 2-0 3-1 3-2 3-3"
-    assert check_links(line, "a-b c", "x (y)") == "0-0 1-1"
+    assert check_links("0-0 1-1", "x:1", "a-b c", "x (y)", "spaces") == "0-0 1-0 2-0 3-1 3-2 3-3"
+    assert check_links("0-0 1-1", "x:1", "a-b c", "x (y)") == "0-0 1-1"
 
 
 @pytest.mark.parametrize(
@@ -106,13 +92,6 @@ def test_a_bad_line_may_be_skipped_but_not_a_wrong_length(tmp_path: Path) -> Non
     _write(tmp_path, ["0-0", ""])
     with pytest.raises(DataError, match="more pairs"):
         load_bitext({"de": pairs}, links={"de": links}, on_error="skip", cache_dir=tmp_path / "cache")
-
-
-def test_links_of_other_pairs_raise(tmp_path: Path) -> None:
-    record = json.dumps({"source": "nein", "target": "no", "links": "0-0"})
-    pairs, jsonl = _write(tmp_path, [record] * 3, "de.jsonl")
-    with pytest.raises(DataError, match="de.jsonl:1: these are the links of 'nein', but the pair has 'ein Hund rennt'"):
-        load_bitext({"de": pairs}, links={"de": jsonl}, cache_dir=tmp_path / "cache")
 
 
 def test_a_missing_or_superfluous_links_file_raises(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import cast
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, stripped_texts
+from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, select_names, stripped_texts
 from hf_xsent.errors import DataError
 
 
@@ -43,32 +43,24 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
         names = [path.name.split(".")[1][:3] for path in sorted(folder.glob("tatoeba.???-eng.eng"))]
         if not names:
             raise DataError(f"{folder} has no files tatoeba.xxx-eng.xxx and tatoeba.xxx-eng.eng; name their folder")
-        form = "files tatoeba.{0}-eng.{0} and tatoeba.{0}-eng.eng"
-        sides = {name: _read_folder(folder, name) for name in _select(str(folder), form, names, languages)}
+        sides = {name: _read_folder(folder, name) for name in _select(folder, names, languages)}
     else:
         repo = require_hub_id(source, "the folder of the Tatoeba files")
         configs = hub_configs(repo)
         names = [config.removesuffix("-eng") for config in configs if config.endswith("-eng")]
         if not names:
             raise DataError(f"{repo} has no configs such as deu-eng; its configs are {', '.join(configs[:5])}")
-        sides = {name: _read_hub(repo, name) for name in _select(repo, "config {0}-eng", names, languages)}
+        sides = {name: _read_hub(repo, name) for name in _select(repo, names, languages)}
     return [TatoebaSet(name, find_language(name).code, *pair) for name, pair in sides.items()]
 
 
-def _select(place: str, form: str, names: list[str], languages: Iterable[str] | None) -> list[str]:
+def _select(source: str | Path, names: list[str], languages: Iterable[str] | None) -> list[str]:
     """Return the name of each language's set: the code as given, else another code of the language."""
     if languages is None:
         return names
     by_code = {find_language(name).code: name for name in reversed(names)}
-    selected = []
-    for language in languages:
-        name = language if language in names else by_code.get(find_language(language).code)
-        if name is None:
-            code = find_language(language).code
-            wanted = next(name for name in (*tatoeba_groups()["112"], code) if find_language(name).code == code)
-            raise DataError(f"{place} has no {form.format(wanted)} of language {language!r}, only {', '.join(names)}")
-        selected.append(name)
-    return selected
+    codes = (language if language in names else find_language(language).code for language in languages)
+    return select_names(source, names, (by_code.get(code, code) for code in codes))
 
 
 def _read_folder(folder: Path, name: str) -> tuple[list[str], list[str]]:

@@ -6,7 +6,6 @@ Each reader yields ``(row number, source text, target text)``, optionally with w
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -16,10 +15,8 @@ from hf_xsent.data.readers.records import check_negatives, read_datasets, read_j
 from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
 from hf_xsent.data.readers.tables import read_moses, read_tsv
 from hf_xsent.data.readers.tmx import read_tmx
-from hf_xsent.data.words.links import LinkLine, check_links, with_links
+from hf_xsent.data.words.links import check_links, with_links
 from hf_xsent.errors import DataError
-
-logger = logging.getLogger(__name__)
 
 LinkedPair = tuple[str, str, str | None, str | None]  # source, target, links, negatives
 OnError = Literal["raise", "skip"]
@@ -36,24 +33,17 @@ _READERS: dict[str, Callable[[BitextSource], Iterator[Any]]] = {
 }
 
 
-def read_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[tuple[str, str]]:
-    """Stream the pairs of a source; raise an error for a bad row, or skip and count it (``on_error="skip"``)."""
-    yield from (pair[:2] for pair in read_valid_pairs(source, on_error))
+def read_pairs(source: BitextSource) -> Iterator[tuple[str, str]]:
+    """Stream the pairs of a source; raise the error of the first bad row."""
+    yield from (pair[:2] for pair in read_valid_pairs(source))
 
 
-def read_valid_pairs(source: BitextSource, on_error: OnError = "raise") -> Iterator[LinkedPair]:
-    """Stream pairs with their word links and negatives; raise an error for a bad row, or skip and count it."""
-    bad = 0
+def read_valid_pairs(source: BitextSource) -> Iterator[LinkedPair]:
+    """Stream pairs with their word links and negatives; raise the error of the first bad row."""
     for pair in read_linked_pairs(source):
-        if not isinstance(pair, DataError):
-            yield pair
-        elif on_error == "raise":
+        if isinstance(pair, DataError):
             raise pair
-        else:
-            bad += 1
-            logger.debug("%s", pair)
-    if bad:
-        logger.warning("%s: %d bad rows were skipped", source.path, bad)
+        yield pair
 
 
 def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
@@ -77,6 +67,8 @@ def _checked_pair(source: BitextSource, row: Any) -> LinkedPair | DataError:
             kind = "missing" if text is None else kind
             return DataError(f"{place}: the {side} side is {kind}; fix it or skip bad rows")
     pair = texts[0].strip(), texts[1].strip()
-    line = links if isinstance(links, LinkLine) else LinkLine(place, links)
-    checked = [check_links(line, *pair, source.link_words), check_negatives(place, negatives)]
+    if source.links is not None:
+        number, links = links
+    place_of_links = place if source.links is None else f"{source.links}:{number}"
+    checked = [check_links(links, place_of_links, *pair, source.link_words), check_negatives(place, negatives)]
     return next((error for error in checked if isinstance(error, DataError)), (*pair, *checked))

@@ -17,7 +17,6 @@ from hf_xsent.files import is_local
 NEGATIVES = ("source_negatives", "target_negatives")  # each a list of sentences that are not translations of the pair
 _OPUS = "translation."
 _BATCH_ROWS = 1000
-_DEEPEST_COLUMN = 8  # nested objects in a dotted name
 
 # number, source, target, links, negatives of both sides; unchecked
 Row = tuple[int, Any, Any, Any, "tuple[Any, ...] | None"]
@@ -56,9 +55,8 @@ def read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
             records = (record for batch in batches for record in batch.to_pylist())
             for number, record in enumerate(records, start=1):
                 yield _row(number, record, columns)
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        reason = str(error) or type(error).__name__
-        raise DataError(f"{source.path}: not a readable Parquet file ({reason}); download it again") from error
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{source.path}: not a readable Parquet file ({error}); download it again") from error
 
 
 def read_datasets(source: BitextSource) -> Iterator[Row]:
@@ -111,8 +109,7 @@ def _names(record: Mapping[str, Any], prefix: str = "") -> list[str]:
     """List the keys of a record, nested ones with dots."""
     names: list[str] = []
     for key, value in record.items():
-        nested = isinstance(value, dict) and prefix.count(".") < _DEEPEST_COLUMN
-        names += _names(value, f"{prefix}{key}.") if nested else [prefix + key]
+        names += _names(value, f"{prefix}{key}.") if isinstance(value, dict) else [prefix + key]
     return names
 
 

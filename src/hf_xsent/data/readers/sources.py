@@ -140,8 +140,6 @@ def is_saved_dataset(folder: str) -> bool:
 
 def _nearest_file(path: Path) -> str:
     """Suggest a similar file name of the same folder for a missing file."""
-    if exists(path):
-        return "; it is not a regular file: write it to one first"
     if not isdir(path.parent):
         return f"; the folder {path.parent} does not exist either"
     return did_you_mean(path.name, (other.name for other in path.parent.iterdir()))

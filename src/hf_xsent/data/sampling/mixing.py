@@ -63,12 +63,6 @@ class TemperatureSampler(Sampler[int]):
         self.batch = batch
         self.num_samples -= self.num_samples % (batch if batch <= self.num_samples else group)
         self.draws = group * _apportion(probabilities, self.num_samples // group)
-        if never := [name for name, draws in zip(self.ranges, self.draws.tolist(), strict=True) if not draws]:
-            logger.warning(
-                "no pair of %s is ever drawn, because its share of an epoch rounds to 0 batches or pairs: lower alpha "
-                "or the batch size",
-                ", ".join(never),
-            )
         logger.info("sampling %d pairs per epoch (alpha=%g)\n%s", self.num_samples, alpha, self._table(probabilities))
 
     def _table(self, probabilities: npt.NDArray[np.float64]) -> str:

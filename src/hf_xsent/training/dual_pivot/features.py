@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
-from hf_xsent.files import digest, reserve_space, write_text
+from hf_xsent.files import digest
 from hf_xsent.logs import Progress
 from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
@@ -37,7 +38,6 @@ NO_FEATURES = (
     "features are sums over tokens, but layer_norm, dropout on the mix of layers and mean pooling need each token: "
     "drop --features, so that the encoder runs in every step, or set --variant paper"
 )
-_SUMS = "sums.npy"
 _BLOCK = 2048  # sentences; a killed run encodes at most this many again
 
 
@@ -94,29 +94,30 @@ class FeatureCache:
         if not len(sentences):
             raise DataError("the list of sentences to encode is empty")
         key, identities = _hashes(sentences)
-        sums = self.store.get(key, partial(self._encode, sentences), _read_sums, resumes=True)
+        sums = self.store.get(f"{key}.npy", partial(self._encode, sentences), _read_sums, resumes=True)
         return LayerSums(key, sums, identities)
 
-    def _encode(self, sentences: Sequence[str], folder: Path) -> None:
-        """Encode block by block into a file, and record the progress after each block."""
-        file, progress = folder / _SUMS, folder / "progress"
-        done = int(progress.read_text()) if progress.is_file() else 0
-        if not done:
-            folder.mkdir(exist_ok=True)
-            shape = (len(sentences), *self.embedder.shape)
-            np.lib.format.open_memmap(file, mode="w+", dtype=self.dtype, shape=shape).flush()
-            reserve_space(file)
-        sums = np.lib.format.open_memmap(file, mode="r+")
-        logger.info("encoding %d sentences into the feature cache %s", len(sentences) - done, self.store.folder)
-        with Progress(total=len(sentences), initial=done, desc="encoding", unit=" sentences", delay=2) as bar:
-            for start in range(done, len(sentences), _BLOCK):
-                block = sentences[start : start + _BLOCK]
-                encoded = self.embedder.encode(block).reshape(-1, *self.embedder.shape).astype(self.dtype)
-                self._check_finite(encoded, block)
-                sums[start : start + len(block)] = encoded
-                sums.flush()
-                write_text(progress, str(start + len(block)))
-                bar.update(len(block))
+    def _encode(self, sentences: Sequence[str], path: Path) -> None:
+        """Append block by block to an array file, whose size tells how far an interrupted encoding has come."""
+        header = BytesIO()
+        shape = (len(sentences), *self.embedder.shape)
+        np.lib.format.write_array_header_1_0(header, {"descr": self.dtype.str, "fortran_order": False, "shape": shape})
+        size = len(header.getvalue())
+        path.touch()
+        with path.open("r+b") as file:
+            done = max(0, path.stat().st_size - size) // (self.dtype.itemsize * self.embedder.width)
+            file.write(header.getvalue())
+            file.seek(size + done * self.dtype.itemsize * self.embedder.width)
+            file.truncate()
+            logger.info("encoding %d sentences into the feature cache %s", len(sentences) - done, self.store.folder)
+            with Progress(total=len(sentences), initial=done, desc="encoding", unit=" sentences", delay=2) as bar:
+                for start in range(done, len(sentences), _BLOCK):
+                    block = sentences[start : start + _BLOCK]
+                    encoded = self.embedder.encode(block).reshape(-1, *self.embedder.shape).astype(self.dtype)
+                    self._check_finite(encoded, block)
+                    file.write(encoded.tobytes())
+                    file.flush()
+                    bar.update(len(block))
 
     def _check_finite(self, sums: npt.NDArray[Any], sentences: Sequence[str]) -> None:
         not_finite = ~np.isfinite(sums).all((1, 2))
@@ -127,8 +128,8 @@ class FeatureCache:
             )
 
 
-def _read_sums(folder: Path) -> npt.NDArray[Any]:
-    sums: npt.NDArray[Any] = np.load(folder / _SUMS, mmap_mode="r")
+def _read_sums(path: Path) -> npt.NDArray[Any]:
+    sums: npt.NDArray[Any] = np.load(path, mmap_mode="r")
     return sums
 
 

@@ -1,0 +1,42 @@
+"""Decide where a resumed run stands, and keep its own settings of the optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import TrainingArguments
+from transformers.trainer_callback import TrainerState
+from transformers.trainer_utils import SaveStrategy
+
+from hf_xsent.training.callbacks import EarlyStopping
+
+
+def is_on_schedule(state: TrainerState, arguments: TrainingArguments) -> bool:
+    """Return whether a run saves a checkpoint at the step of this state without a signal, too."""
+    if state.global_step >= state.max_steps or arguments.save_strategy == SaveStrategy.BEST:
+        return True
+    if arguments.save_strategy == SaveStrategy.EPOCH:
+        return state.epoch is not None and float(state.epoch).is_integer()
+    return arguments.save_strategy == SaveStrategy.STEPS and state.global_step % state.save_steps == 0
+
+
+def has_ended(state: TrainerState, arguments: TrainingArguments, max_steps: int) -> bool:
+    """Return whether a checkpoint is that of the last step, or of the step of an early stop."""
+    patience = getattr(arguments, "early_stopping_patience", None)
+    callbacks: Any = state.stateful_callbacks or {}
+    stopping = callbacks.get(EarlyStopping.__name__, {})
+    waited = stopping.get("attributes", {}).get("early_stopping_patience_counter", 0)
+    return state.global_step >= max_steps or (patience is not None and waited >= patience)
+
+
+def keep_settings(optimizer: Any, scheduler: Any, groups: list[dict[str, Any]]) -> None:
+    """Restore an optimizer's settings, which its checkpoint has replaced by earlier ones, and the rate of this step."""
+    for number, (group, settings) in enumerate(zip(optimizer.param_groups, groups, strict=True)):
+        if type(scheduler) is LambdaLR:  # others, such as ReduceLROnPlateau, compute a rate from the last one
+            scheduler.base_lrs[number] = settings["initial_lr"]
+            settings["lr"] = settings["initial_lr"] * scheduler.lr_lambdas[number](scheduler.last_epoch)
+            scheduler.get_last_lr()[number] = settings["lr"]  # which is logged
+            group.update(settings)
+        else:
+            group.update({**settings, "lr": group["lr"]})
