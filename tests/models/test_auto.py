@@ -110,7 +110,7 @@ def test_automodel_opens_other_encoders_as_before(encoder_folders: dict[str, Pat
 # Exports, which AutoModel opens as our class with the arguments of transformers
 
 
-def _exported(encoder: Path, folder: Path, dtype: torch.dtype = torch.float32, **settings: Any) -> Path:
+def _exported(encoder: Path, folder: Path, dtype: str = "float32", **settings: Any) -> Path:
     dim = settings.pop("dim", None)
     model = DapForSentenceEmbedding.from_backbone(str(encoder), **{"pooling": "mean"} | settings).eval()
     tokenizer = AutoTokenizer.from_pretrained(encoder)
@@ -145,7 +145,7 @@ def test_an_export_opens_with_the_loading_arguments_of_transformers(
 def test_a_float16_export_is_opened_in_float16_unless_a_dtype_is_stated(
     encoder_folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    folder = _exported(encoder_folders["bert"], tmp_path / "out", torch.float16)
+    folder = _exported(encoder_folders["bert"], tmp_path / "out", "float16")
     assert AutoModel.from_pretrained(folder).dtype == torch.float16
     assert AutoModel.from_pretrained(folder, dtype="auto").dtype == torch.float16
     assert DapForSentenceEmbedding.from_pretrained(folder, dtype="auto").dtype == torch.float16
