@@ -14,7 +14,7 @@ from hf_xsent.errors import DataError
     [
         (b"", "a.txt is empty: a document to align needs"),
         (b" \n\n", "a.txt is empty"),
-        (b"%PDF\x00\x01", "a.txt is a binary file: convert it to plain text"),
+        (b"%PDF\x00\x01", "a.txt:1: NUL characters in the line"),
         (b"one\ntw\xf6\n", "a.txt:2: not UTF-8"),
         (b"\xef\xbb\xbfone\n\xf6\n", "a.txt:2: not UTF-8"),
         (b"Hallo\tHello\n" * 3, "a.txt seems to be a table"),

@@ -24,12 +24,12 @@ def test_the_threshold_stands_between_the_last_kept_and_the_next() -> None:
     mined = _mined([1.5, 1.4, 1.2, 1.0])
     best = best_threshold(mined, {(0, 0), (1, 1)})
     assert best.threshold == pytest.approx(1.3)
-    assert (best.precision, best.recall, best.f1, best.above) == (100, 100, 100, 2)
+    assert (best.precision, best.recall, best.f1) == (100, 100, 100)
 
 
 def test_gold_that_was_not_mined_lowers_recall() -> None:
     best = best_threshold(_mined([1.5, 1.4, 1.2]), {(0, 0), (7, 7)})
-    assert (best.precision, best.recall, best.above) == (100, 50, 1)
+    assert (best.precision, best.recall) == (100, 50)
     assert best.f1 == pytest.approx(100 * 2 / 3)
 
 
@@ -58,7 +58,6 @@ def test_a_part_of_the_gold_pairs_measures_the_precision_of_all(share: float) ->
     measured = f1_at_threshold(mined, gold, 1.0, complete=False)
     assert measured.precision == pytest.approx(96.8, abs=1.5)
     assert measured.recall == pytest.approx(96.8, abs=2.5)
-    assert len(gold) <= measured.judged < len(gold) + 60
     best = best_threshold(mined, gold, complete=False)
     assert best.precision > 95 and best.f1 >= measured.f1
 

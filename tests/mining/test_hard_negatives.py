@@ -51,7 +51,7 @@ def _slow(pairs: Pairs, pool: list[str], settings: MineNegativesSettings) -> lis
     averages = [np.sort(matrix, 1)[:, -4:].mean(1) for matrix in (cosines, cosines.T)]
 
     def score(i: int, j: int) -> float:
-        average = 1 if settings.margin == "absolute" else (averages[0][i] + averages[1][j]) / 2
+        average = (averages[0][i] + averages[1][j]) / 2
         return float(cosines[i, j] / average)
 
     negatives: list[tuple[list[str], list[str]]] = []
@@ -69,12 +69,9 @@ def _slow(pairs: Pairs, pool: list[str], settings: MineNegativesSettings) -> lis
     return negatives
 
 
-@pytest.mark.parametrize("margin", ["ratio", "absolute"])
 @pytest.mark.parametrize("all_targets", [False, True])
-def test_negatives_are_those_of_a_slow_choice(
-    data: dict[str, Path], tmp_path: Path, margin: str, all_targets: bool
-) -> None:
-    options: Any = {"negatives": 3, "neighbours": 12, "max_share": 0.25, "margin": margin, "all_targets": all_targets}
+def test_negatives_are_those_of_a_slow_choice(data: dict[str, Path], tmp_path: Path, all_targets: bool) -> None:
+    options: Any = {"negatives": 3, "neighbours": 12, "max_share": 0.25, "all_targets": all_targets}
     settings = MineNegativesSettings(**options)
     counts = _mine(data, tmp_path, **options)
     targets = [line.split("\t")[1] for path in data.values() for line in path.read_text().splitlines()]
@@ -105,13 +102,6 @@ def test_a_lower_share_drops_more(data: dict[str, Path], tmp_path: Path) -> None
     assert counts[0] > counts[1]
 
 
-def test_pairs_without_any_negative_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "de.tsv").write_text("a1\tb1\na2\tb2\n")
-    counts = _mine({"de": tmp_path / "de.tsv"}, tmp_path, neighbours=1, negatives=1)["de"]
-    assert counts.pairs == counts.pairs_without_negatives == 2
-    assert "de: no pair has a negative" in caplog.text and "raise --max_share" in caplog.text
-
-
 def test_an_interrupted_run_encodes_only_what_is_missing(data: dict[str, Path], tmp_path: Path) -> None:
     _mine(data, tmp_path / "whole")
     first = Words(fail_after=60)
@@ -139,7 +129,6 @@ def test_the_input_is_not_overwritten(tmp_path: Path) -> None:
     [
         ({"negatives": 9, "neighbours": 8}, "--negatives 9 must be at most --neighbours, 8"),
         ({"max_share": 1.5}, "max_share 1.5 is not above 0 and at most 1"),
-        ({"margin": "distance"}, "margin 'distance' is unknown: use ratio, absolute"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(tmp_path: Path, settings: dict[str, Any], reason: str) -> None:

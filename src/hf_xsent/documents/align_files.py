@@ -11,17 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from hf_xsent.data.identification import contradicting_language, identify_language
-from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import is_jsonl
 from hf_xsent.documents.alignment import align_sides, logger, open_model
 from hf_xsent.documents.reading import pair_documents, read_document
 from hf_xsent.documents.settings import AlignDocumentsSettings
 from hf_xsent.documents.spans import EncodedDocument
-from hf_xsent.documents.splitting import Document
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_writable, digest, write_arrays
-from hf_xsent.logs import Progress
 from hf_xsent.mining.output import one_line, write_lines, write_table
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.opening import is_first_process, open_encoder
@@ -29,8 +25,8 @@ from hf_xsent.runs.identity import identify_files
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
 
+DocumentPair = tuple[str, Path, Path]  # name, source, target
 COLUMNS = ("score", "document", "source_numbers", "target_numbers", "source", "target")
-_TEXTS_PER_FILE = 4096
 _VERSION = 3  # increase it when alignments change
 
 
@@ -68,7 +64,7 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     for name, *files in pairs:
         # The key includes the names of the files, which stored errors have.
         key = digest([*decisive, list(map(str, files)), identify_files(files)])
-        documents[f"{key}.jsonl"] = DocumentPair(name, files[0], files[1])
+        documents[f"{key}.jsonl"] = (name, files[0], files[1])
     store = Store(settings.work_folder / "aligned")
     job = AlignmentJob(model, identity, settings, documents)
     store.fill(list(documents), job, "aligning")
@@ -80,15 +76,6 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     else:
         count = write_table(settings.output, COLUMNS, ([_cell(row[column]) for column in COLUMNS] for row in rows))
     return AlignedDocuments(count, settings.output)
-
-
-@dataclass(frozen=True)
-class DocumentPair:
-    """A document and its translation."""
-
-    name: str
-    source: Path
-    target: Path
 
 
 @dataclass(frozen=True)
@@ -113,21 +100,21 @@ class AlignmentJob:
 
     def _align(self, pair: DocumentPair) -> list[dict[str, Any]]:
         """Return a row for each pair of sentences."""
-        files, languages = (pair.source, pair.target), self.settings.languages or (None, None)
+        name, *files = pair
+        languages = self.settings.languages or (None, None)
         documents = [
             read_document(file, self.settings.split, code) for file, code in zip(files, languages, strict=True)
         ]
-        _check_languages(files, documents, self.settings.languages)
         texts = documents[0].sentences, documents[1].sentences
         source, target = (
             EncodedDocument.from_sentences(document.sentences, self._encode(document.sentences), document.paragraphs)
             for document in documents
         )
         rows = []
-        for spans in align_sides(source, target, self._encode, texts, (str(pair.source), str(pair.target))):
+        for spans in align_sides(source, target, self._encode, texts, (str(files[0]), str(files[1]))):
             if spans.score is None:
                 continue
-            row: dict[str, Any] = {"score": spans.score, "document": pair.name}
+            row: dict[str, Any] = {"score": spans.score, "document": name}
             for side, document, numbers in zip(
                 ("source", "target"), documents, (spans.source, spans.target), strict=True
             ):
@@ -137,14 +124,9 @@ class AlignmentJob:
         return rows
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Encode the texts that are not cached in the work folder yet."""
-        store, parts = Store(self.settings.work_folder / "vectors"), []
-        starts = range(0, len(texts), _TEXTS_PER_FILE)
-        for start in Progress(starts, desc="encoding", unit=" batches", delay=2, leave=False):
-            batch = texts[start : start + _TEXTS_PER_FILE]
-            name = f"{digest([self.identity, batch])}.npy"
-            parts.append(store.get(name, partial(self._write_vectors, batch), partial(np.load, mmap_mode="r")))
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        """Encode the texts, unless their embeddings are in the work folder."""
+        store, name = Store(self.settings.work_folder / "vectors"), f"{digest([self.identity, texts])}.npy"
+        return store.get(name, partial(self._write_vectors, texts), partial(np.load, mmap_mode="r"))
 
     def _write_vectors(self, texts: Sequence[str], path: Path) -> None:
         write_arrays(path, np.asarray(self.model.encode(texts), np.float32))
@@ -155,12 +137,12 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the pairs of all documents; report those that were skipped."""
     skipped = []
-    for name, document in documents.items():
-        for row in store.read(name, _read_rows):
+    for key, (name, *_) in documents.items():
+        for row in store.read(key, _read_rows):
             if "error" in row:
-                skipped.append(f"{document.name}: {row['error']}")
+                skipped.append(f"{name}: {row['error']}")
             elif settings.threshold is None or row["score"] >= settings.threshold:
-                yield row | {"document": document.name}
+                yield row | {"document": name}
     if skipped and (settings.on_error == "raise" or len(skipped) == len(documents)):
         raise DataError(skipped[0])
     for reason in skipped:
@@ -178,16 +160,3 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         return str(value[0]) if len(value) == 1 else f"{value[0]}-{value[-1]}"
     return f"{value:.6f}" if isinstance(value, float) else one_line(value)
-
-
-def _check_languages(files: Sequence[Path], documents: Sequence[Document], languages: Sequence[str] | None) -> None:
-    """Warn if a document seems not to be in its language or, if none is stated, both seem to be in the same."""
-    if languages is None:
-        first, second = (identify_language(document.sentences) for document in documents)
-        if first is not None and first == second:
-            logger.warning("%s and %s both seem to be %s: check the files", *files, find_language(first).name)
-        return
-    for file, document, language in zip(files, documents, languages, strict=True):
-        if (code := contradicting_language(document.sentences, language)) is not None:
-            names = find_language(code).name, find_language(language).name
-            logger.warning("%s seems to be %s, not %s: check the file and --languages", file, *names)

@@ -25,7 +25,6 @@ class Anchors:
     target: np.ndarray
     score: np.ndarray  # (cosine - chance) / (1 - chance): 0 for a random pair, 1 for equal embeddings
     in_order: np.ndarray  # indices of the longest increasing subsequence
-    falling: int  # length of the longest decreasing subsequence
     scale: Scale
 
 
@@ -41,14 +40,7 @@ def find_anchors(source: EncodedDocument, target: EncodedDocument) -> Anchors:
     rows, best = rows[confident], best[confident]
     score = gains[confident] / np.maximum(1 - random[confident], 1e-3)
     ratio = float(target.lengths.sum() + len(target)) / float(source.lengths.sum() + len(source))
-    return Anchors(
-        rows,
-        best,
-        score,
-        longest_increasing(best),
-        len(longest_increasing(-best)),
-        Scale(means[0], means[1], typical, ratio),
-    )
+    return Anchors(rows, best, score, longest_increasing(best), Scale(means[0], means[1], typical, ratio))
 
 
 def mutual_neighbours(

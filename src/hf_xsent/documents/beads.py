@@ -59,7 +59,11 @@ def bead_features(
     """
     (top, bottom), (left, right) = rows, columns
     similarity = _similarities(source, target, scale, (top, bottom + 1), (left, right + 1))
-    here = _Window(similarity, bottom - top, right - left)
+
+    def here(a: int, b: int, down: int = 0, along: int = 0) -> np.ndarray:
+        """Return the similarities of the spans that end at each cell, or one sentence later."""
+        return np.asarray(similarity[a, b, down : down + bottom - top, along : along + right - left])
+
     source_lengths = source.span_lengths(top, bottom) * scale.length_ratio + 8
     target_lengths = target.span_lengths(left, right) + 8
     crossed = source.crossed_paragraphs(top, bottom), target.crossed_paragraphs(left, right)
@@ -114,15 +118,3 @@ def _padded_spans(side: EncodedDocument, start: int, stop: int) -> np.ndarray:
     inside = max(start, 0), min(stop, len(side) + 1)
     spans = side.spans(*inside)
     return np.pad(spans, ((0, 0), (inside[0] - start, stop - inside[1]), (0, 0)))
-
-
-@dataclass(frozen=True)
-class _Window:
-    """Similarities of the spans that end at each cell, or one sentence later."""
-
-    similarity: np.ndarray
-    rows: int
-    columns: int
-
-    def __call__(self, a: int, b: int, down: int = 0, along: int = 0) -> np.ndarray:
-        return np.asarray(self.similarity[a, b, down : down + self.rows, along : along + self.columns])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from hf_xsent.data.identification import identify_language
 from hf_xsent.data.readers.columns import refuse_table
-from hf_xsent.data.readers.compression import open_file, strip_compression
+from hf_xsent.data.readers.compression import lines, strip_compression
 from hf_xsent.documents.splitting import Document, split_lines, split_text
-from hf_xsent.errors import DataError, did_you_mean
+from hf_xsent.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -21,18 +21,9 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
 
     Running text is split by the rules of its language, which is identified if it is not given.
     """
-    if not path.is_file():
-        raise DataError(f"no such file: {path}")
-    with open_file(path) as file:
-        content = file.read()
-    if b"\0" in content:
-        raise DataError(f"{path} is a binary file: convert it to plain text in UTF-8 first")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1  # unlike content, error.object has no byte order mark
-        raise DataError(f"{path}:{line}: not UTF-8; convert the file with iconv -t UTF-8") from error
-    refuse_table(path, text.split("\n"))
+    texts = [line for _, line in lines(path)]
+    refuse_table(path, texts)
+    text = "\n".join(texts)
     if split == "text":
         document = split_text(text, language or identify_language([text]) or "und")
     else:
@@ -64,13 +55,10 @@ def _pair_names(source: str, target: str, on_error: str) -> list[tuple[str, Path
     sides = [_named_files(path) for path in (source, target)]
     common = [name for name in sides[0] if name in sides[1]]
     alone = [side[name] for side, other in (sides, sides[::-1]) for name in side if name not in other]
-    if not common or (alone and on_error == "raise"):
-        others = [name for side in sides for name in side if name in common or not common]
-        example = alone[0] if alone else source
+    if alone and (not common or on_error == "raise"):
         raise DataError(
-            f"{example} has no file to align with: the files of {source} and {target} must have the same names in two "
+            f"{alone[0]} has no file to align with: the files of {source} and {target} must have the same names in two "
             "folders, or the same text in place of * in two globs"
-            f"{did_you_mean(example.name if isinstance(example, Path) else example, others)}"
         )
     for path in alone:
         logger.warning("skipped %s: it has no file to align with", path)

@@ -13,7 +13,6 @@ from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument, Span
 _ROWS_AT_ONCE = 64
 _CELLS_AT_ONCE = 1 << 16
 _MIN_SIMILARITY = 0.7  # of a confident pair; 1 is a typical translation
-_CONFIDENT_NEIGHBOURS = 1  # number of beads before and after that must be confident, too
 _IMPOSSIBLE = np.float64(-1e12)
 # A cell has one byte. Low six bits: the best last step (0 skips a target sentence, 1 a source sentence, k + 2 is a bead
 # of SIZES[k]). The flag 64 (128): the best path that ends here by skipping a target (source) sentence
@@ -75,9 +74,8 @@ def doubtful_spans(
     """List the spans of both sides to encode as one text: those near a bead that is not a confident 1–1 pair."""
     confident = np.array([_is_confident(source, target, anchors.scale, *bead) for bead in beads])
     settled = confident.copy()
-    for distance in range(1, _CONFIDENT_NEIGHBOURS + 1):
-        settled[distance:] &= confident[:-distance]
-        settled[:-distance] &= confident[distance:]
+    settled[1:] &= confident[:-1]  # the beads before and after must be confident, too
+    settled[:-1] &= confident[1:]
     doubtful: tuple[list[Span], list[Span]] = ([], [])
     for spans, length, ranges in zip(doubtful, (len(source), len(target)), zip(*beads, strict=True), strict=True):
         inside = np.zeros(length + 1, np.int64)

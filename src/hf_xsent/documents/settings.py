@@ -38,7 +38,7 @@ class AlignDocumentsSettings(EncodingSettings, WorkSettings):
     )
     languages: list[str] | None = setting(
         None,
-        "Language codes of both sides, to split by, and to warn of another language. (default: identified)",
+        "Language codes of both sides, to split by. (default: identified)",
         metavar="CODE",
     )
     threshold: float | None = setting(

@@ -46,9 +46,6 @@ class Document:
     paragraphs: list[int]
     numbers: list[int]
 
-    def __len__(self) -> int:
-        return len(self.sentences)
-
 
 def split_lines(text: str) -> Document:
     """Split text into lines, one sentence each; empty lines separate paragraphs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,6 @@ from hf_xsent.errors import DataError
 from hf_xsent.logs import Progress
 from hf_xsent.mining.margin import MinedPairs
 
-logger = logging.getLogger(__name__)
-
 Gold = Set[tuple[int, int]]
 
 
@@ -29,8 +26,6 @@ class MiningF1:
     precision: float
     recall: float
     f1: float
-    above: int  # pairs at or above the threshold
-    judged: int  # those over which precision is computed
 
 
 def best_threshold(mined: MinedPairs, gold: Gold, complete: bool = True) -> MiningF1:
@@ -57,13 +52,11 @@ def f1_at_threshold(mined: MinedPairs, gold: Gold, threshold: float, complete: b
     at least one of its sentences is in a gold pair: it is correct if it is a gold pair itself; if not, each of its
     sentences that is in a gold pair adds half an error.
     """
-    above = mined.above(threshold)
-    right, wrong = _judge(above, gold, complete)
+    right, wrong = _judge(mined.above(threshold), gold, complete)
     correct, errors = float(right.sum()), float(wrong.sum())
     precision, recall = correct / max(1.0, correct + errors), correct / max(1, len(gold))
     f1 = 2 * correct / max(1.0, correct + errors + len(gold))
-    judged = int(np.count_nonzero(right + wrong))
-    return MiningF1(threshold, 100 * precision, 100 * recall, 100 * f1, len(above), judged)
+    return MiningF1(threshold, 100 * precision, 100 * recall, 100 * f1)
 
 
 def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -87,8 +80,7 @@ def read_gold(
     """Read a TSV of gold pairs and return them as pairs of rows (source, target).
 
     The columns are texts, or line numbers of ``files`` if all cells are whole numbers. A repeated line stands for the
-    row of its first occurrence. A line that was dropped as too long has no row: it gets minus its line number instead,
-    so that the gold pair counts as not found. A text that is not among the sentences is an error.
+    row of its first occurrence. A line or text that is not among the sentences is an error.
     """
     pairs = _read_cells(Path(path))
     numbered = all(cell.isdecimal() for pair in pairs for cell in pair)
@@ -97,22 +89,16 @@ def read_gold(
         cells = {pair[column] for pair in pairs}
         texts = _lines_of(Path(file), cells) if numbered else {cell: cell for cell in cells}
         of_texts = _rows_of_texts(side, {normalise(text) for text in texts.values()}, f"{path}: gold pairs in {file}")
-        of_cells = {cell: of_texts.get(normalise(text)) for cell, text in texts.items()}
-        if numbered:
-            of_cells = {cell: -int(cell) if row is None else row for cell, row in of_cells.items()}
+        of_cells = {cell: of_texts[key] for cell, text in texts.items() if (key := normalise(text)) in of_texts}
         for number, pair in enumerate(pairs, start=1):
-            if of_cells.get(pair[column]) is None:
+            if pair[column] not in of_cells:
                 what = f"sentence in line {pair[column]}" if numbered else f"sentence {pair[column]!r}"
-                raise DataError(f"{path}:{number}: {file} has no {what}: give gold pairs of the two mined files")
+                raise DataError(
+                    f"{path}:{number}: {file} has no {what} (lines that are empty or too long do not count): give gold "
+                    "pairs of the two mined files"
+                )
         rows.append(of_cells)
-    gold = {(int(rows[0][first] or 0), int(rows[1][second] or 0)) for first, second in pairs}
-    if lost := sum(min(pair) < 0 for pair in gold):
-        logger.warning(
-            "%d of %d gold pairs have a line over the length limit and count as not found: shorten these lines",
-            lost,
-            len(gold),
-        )
-    return gold
+    return {(rows[0][first], rows[1][second]) for first, second in pairs}
 
 
 def _read_cells(path: Path) -> list[tuple[str, str]]:

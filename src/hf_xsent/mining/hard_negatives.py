@@ -98,8 +98,7 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     for language, files in texts.items():
         sides = [load_sentences(file, work / "sentences") for file in (files[0], pool or files[1])]
         stores = [VectorStore(work, side, identity, settings.vectors) for side in sides]
-        missing = sum(store.missing for store in stores)
-        logger.info("%s: %d × %d sentences, %d to encode", language, len(sides[0]), len(sides[1]), missing)
+        logger.info("%s: %d × %d sentences", language, len(sides[0]), len(sides[1]))
         vectors = [store.encode(model) for store in stores]
         k = min(settings.neighbours, *map(len, sides))
         options = SearchOptions(k, settings.memory_mib, search_precision(device), device)
@@ -111,10 +110,6 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
         write_lines(output / f"{language}.jsonl", _records(sources[language], chooser, tally))
         mined[language] = NegativeCounts(**tally)
         logger.info("%s: %s", language, ", ".join(f"{count:,} {name}" for name, count in tally.items()))
-        if tally["pairs"] and tally["pairs"] == tally["pairs_without_negatives"]:
-            cause = "each neighbour is a known translation or scores above %s (max_share) times the score of the pair"
-            cure = "raise --max_share or --neighbours"
-            logger.warning(f"%s: no pair has a negative: {cause}; {cure}", language, settings.max_share)
     return mined if is_first_process() else None
 
 
@@ -173,12 +168,9 @@ class _Chooser:
         source, target = (torch.from_numpy(rows[start : start + count]) for rows in self.rows)
         inside = (source >= 0) & (target >= 0)  # neither side is too long
         rows = source.clamp_min(0), target.clamp_min(0)
-        units = [
-            unit_vectors(vectors[of_side.numpy()], name, of_side.numpy())
-            for vectors, of_side, name in zip(self.vectors, rows, ("source", "target"), strict=True)
-        ]
+        units = [unit_vectors(vectors[of_side.numpy()]) for vectors, of_side in zip(self.vectors, rows, strict=True)]
         averages = [average[of_side] for average, of_side in zip(self.averages, rows, strict=True)]
-        scores = margin_score((units[0] * units[1]).sum(1), averages[0], averages[1], self.settings.margin)
+        scores = margin_score((units[0] * units[1]).sum(1), averages[0], averages[1])
         limits = torch.where(inside, self.settings.max_share * scores, -torch.inf)
         return self._nearest(1, rows, limits), self._nearest(0, rows, limits)
 
@@ -187,7 +179,7 @@ class _Chooser:
         queries, candidates = rows[side], self.sides[1 - side]
         near = self.neighbours[side].indices[queries]
         averages = self.averages[side][queries][:, None], self.averages[1 - side][near]
-        scores = margin_score(self.neighbours[side].cosines[queries], *averages, self.settings.margin)
+        scores = margin_score(self.neighbours[side].cosines[queries], *averages)
         pairs = (queries[:, None], near) if side == 0 else (near, queries[:, None])
         codes = (pairs[0] * len(self.sides[1]) + pairs[1]).numpy()
         places = np.searchsorted(self.known, codes).clip(max=len(self.known) - 1)

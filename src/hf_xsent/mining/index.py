@@ -11,13 +11,7 @@ import torch
 
 from hf_xsent.errors import DataError, MissingExtraError
 from hf_xsent.logs import Progress
-from hf_xsent.mining.neighbours import (
-    Vectors,
-    check_vectors,
-    exact_cosines,
-    nearest_one_way,
-    unit_vectors,
-)
+from hf_xsent.mining.neighbours import Vectors, check_vectors, exact_cosines, nearest_one_way, unit_vectors
 from hf_xsent.mining.top_k import Neighbours
 
 logger = logging.getLogger(__name__)
@@ -37,8 +31,8 @@ def nearest_by_index(
     missed, since its denominator is a mean over neighbours.
     """
     check_vectors(source, target, k)
-    of_source = _search(_build(target, "target", index, probes), source, "source", target, k)
-    of_target = _search(_build(source, "source", index, probes), target, "target", source, k)
+    of_source = _search(_build(target, index, probes), source, target, k)
+    of_target = _search(_build(source, index, probes), target, source, k)
     rows = np.linspace(0, len(source) - 1, min(sample, len(source)), dtype=np.int64)
     exact = nearest_one_way(source[rows], target, k)
     is_found = (exact.indices[:, :, None] == of_source.indices[rows][:, None, :]).any(2)
@@ -60,13 +54,13 @@ def import_faiss() -> Any:
     return faiss
 
 
-def _build(vectors: Vectors, name: str, factory: str, probes: int) -> Any:
+def _build(vectors: Vectors, factory: str, probes: int) -> Any:
     faiss = import_faiss()
     rows = np.linspace(0, len(vectors) - 1, min(_TRAINING_ROWS, len(vectors)), dtype=np.int64)
     try:
         index = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
         if not index.is_trained:
-            index.train(unit_vectors(vectors[rows], name, rows).numpy())
+            index.train(unit_vectors(vectors[rows]).numpy())
     except RuntimeError as error:
         reason = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".")
         raise DataError(
@@ -74,14 +68,13 @@ def _build(vectors: Vectors, name: str, factory: str, probes: int) -> Any:
             "as IVF1024,Flat or HNSW32, and fewer cells (IVF) or bits (PQ) for few sentences"
         ) from error
     for start in _blocks(vectors, "building the index"):
-        rows = np.arange(start, min(start + _ROWS_PER_BLOCK, len(vectors)))
-        index.add(unit_vectors(vectors[start : start + _ROWS_PER_BLOCK], name, rows).numpy())
+        index.add(unit_vectors(vectors[start : start + _ROWS_PER_BLOCK]).numpy())
     if faiss.try_extract_index_ivf(index) is not None:
         faiss.ParameterSpace().set_index_parameter(index, "nprobe", probes)
     return index
 
 
-def _search(index: Any, queries: Vectors, name: str, candidates: Vectors, k: int) -> Neighbours:
+def _search(index: Any, queries: Vectors, candidates: Vectors, k: int) -> Neighbours:
     """Search the index; for queries that find fewer than k candidates in it, search all vectors.
 
     Return exact cosines, also if the index compresses vectors.
@@ -89,8 +82,7 @@ def _search(index: Any, queries: Vectors, name: str, candidates: Vectors, k: int
     indices = np.empty((len(queries), k), dtype=np.int64)
     for start in _blocks(queries, "searching the index"):
         rows = slice(start, start + _ROWS_PER_BLOCK)
-        units = unit_vectors(queries[rows], name, range(start, start + _ROWS_PER_BLOCK))
-        _, indices[rows] = index.search(units.numpy(), k)
+        _, indices[rows] = index.search(unit_vectors(queries[rows]).numpy(), k)
     short = np.flatnonzero((indices < 0).any(1))
     if len(short):
         indices[short] = nearest_one_way(queries[short], candidates, k).indices.numpy()

@@ -109,7 +109,7 @@ def pairs_of_neighbours(of_source: Neighbours, of_target: Neighbours, margin: st
     return _without_repetition(pairs) if candidates == "max" else pairs
 
 
-def margin_score(cosine: Tensor, source_average: Tensor, target_average: Tensor, margin: str) -> Tensor:
+def margin_score(cosine: Tensor, source_average: Tensor, target_average: Tensor, margin: str = "ratio") -> Tensor:
     """Return the score of pairs from their cosines and the mean cosines of both sides with their neighbours."""
     average = (source_average + target_average) / 2
     if margin == "ratio":

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import torch
-
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_writable
-from hf_xsent.mining.calibration import best_threshold, f1_at_threshold, read_gold
+from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.index import import_faiss, nearest_by_index
-from hf_xsent.mining.margin import MinedPairs, mine_bitext, pairs_of_neighbours
+from hf_xsent.mining.margin import MinedPairs, pairs_of_neighbours
 from hf_xsent.mining.neighbours import search_precision
 from hf_xsent.mining.output import one_line, write_histogram, write_table
 from hf_xsent.mining.ray_engine import RayEngine
-from hf_xsent.mining.search import SearchOptions, neighbour_store, search
+from hf_xsent.mining.search import SearchOptions, search
 from hf_xsent.mining.settings import MineSettings
 from hf_xsent.mining.vectors import Fill, VectorStore
-from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.opening import is_first_process, open_encoder, this_device
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
@@ -31,7 +26,6 @@ from hf_xsent.settings.command import command
 logger = logging.getLogger(__name__)
 
 COLUMNS = ("score", "cosine", "target_rank", "source_rank", "source_line", "target_line", "source", "target")
-_SAMPLE = 256
 
 
 @dataclass(frozen=True)
@@ -75,7 +69,6 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], files)
     source, target = (VectorStore(work, side, identity, settings.vectors) for side in sides)
     options = SearchOptions(settings.k, settings.memory_mib, search_precision(here), here)
-    _log_estimate(model, source, target, work, settings, options)
     vectors = [store.encode(model, fill) for store in (source, target)]
     if settings.index is None:
         of_source, of_target = search(work, source, target, options, fill)
@@ -109,52 +102,16 @@ def _check_files(settings: MineSettings) -> None:
 
 
 def _calibrate(mined: MinedPairs, gold: set[tuple[int, int]]) -> float:
-    """Choose the threshold on the sentences of the gold pairs; log its metrics and what they assume."""
+    """Choose the threshold on the sentences of the gold pairs, and log its metrics."""
     best = best_threshold(mined, gold, complete=False)
     logger.info(
-        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f, from %d of the %d pairs above it: those with a sentence "
-        "of a gold pair. This assumes that these sentences have no other translations in the files, and that they are "
-        "representative of all sentences. If the gold pairs are complete, every other pair is an error, and precision "
-        "is %.1f.",
+        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f on the pairs with a sentence of a gold pair",
         best.threshold,
         best.precision,
         best.recall,
         best.f1,
-        best.judged,
-        best.above,
-        f1_at_threshold(mined, gold, best.threshold).precision,
     )
     return best.threshold
-
-
-def _log_estimate(
-    model: SupportsEncode,
-    source: VectorStore,
-    target: VectorStore,
-    work: Path,
-    settings: MineSettings,
-    options: SearchOptions,
-) -> None:
-    """Encode a sample of each side, mine one block, and log how long the rest takes."""
-    seconds = 0.0
-    for store in (source, target):
-        side = store.sentences
-        sample = [side[row][0] for row in np.linspace(0, len(side) - 1, min(_SAMPLE, len(side)), dtype=int).tolist()]
-        started = time.perf_counter()
-        width = np.asarray(model.encode(sample)).shape[1]
-        seconds += store.missing * (time.perf_counter() - started) / len(sample)
-    logger.info("encoding takes about %.1f min", seconds / 60)
-    if settings.index is not None:
-        return
-    neighbours, names = neighbour_store(work, source, target, settings.k)
-    missing = len(neighbours.missing(names)) / len(names)
-    lengths = len(source.sentences), len(target.sentences)
-    rows = max(settings.k, min(4096, *lengths))
-    block = np.random.default_rng(0).standard_normal((rows, width)).astype(np.float32)
-    started = time.perf_counter()
-    mine_bitext(block, block, settings.k, device=options.device, dtype=getattr(torch, options.precision))
-    seconds = (time.perf_counter() - started) / rows**2 * missing * lengths[0] * lengths[1]
-    logger.info("searching takes about %.1f min", seconds / 60)
 
 
 def _rows(mined: MinedPairs, source: Sentences, target: Sentences) -> Iterator[tuple[str, ...]]:

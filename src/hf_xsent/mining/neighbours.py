@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -81,7 +81,7 @@ def nearest_one_way(
     """Return the exact neighbours of each query among the candidates."""
     check_vectors(queries, candidates, k, both_ways=False)
     best = TopK(len(queries), k, device)
-    _compare(queries, candidates, best, None, memory_mib, device, torch.float32, ("query", "candidate"))
+    _compare(queries, candidates, best, None, memory_mib, device, torch.float32)
     return best.result()
 
 
@@ -119,19 +119,16 @@ def exact_cosines(
     """Compute the float32 cosines of these neighbours and sort them, nearest first."""
     indices = indices.sort(1).values
     cosines = torch.empty(indices.shape)
-    step = max(1, _vectors_per_block(memory_mib, queries.shape[1]) // indices.shape[1])
+    vectors_per_block = max(32, (memory_mib << 20) // (16 * queries.shape[1]))
+    step = max(1, vectors_per_block // indices.shape[1])
     for start in range(0, len(indices), step):
         block = indices[start : start + step]
         wanted = block.flatten().numpy()
-        nearest = unit_vectors(candidates[wanted], "candidate", wanted, device).view(*block.shape, -1)
-        units = unit_vectors(queries[start : start + step], "query", range(start, start + step), device)
+        nearest = unit_vectors(candidates[wanted], device).view(*block.shape, -1)
+        units = unit_vectors(queries[start : start + step], device)
         cosines[start : start + step] = (nearest @ units[:, :, None]).squeeze(2).cpu()
     cosines, order = cosines.sort(dim=1, descending=True, stable=True)
     return Neighbours(cosines, indices.gather(1, order))
-
-
-def _vectors_per_block(memory_mib: int, width: int) -> int:
-    return max(32, (memory_mib << 20) // (16 * width))
 
 
 @_exact_products()
@@ -143,16 +140,15 @@ def _compare(
     memory_mib: int,
     device: str | torch.device,
     dtype: torch.dtype,
-    names: tuple[str, str] = ("source", "target"),
 ) -> None:
     """Compute all cosines tile by tile, and update the neighbours of ``rows`` and of ``columns``."""
     tile, strip = block_sizes(memory_mib, source.shape[1], rows.k)
     buffer = torch.empty(tile * tile, device=device, dtype=dtype)
     total = len(source) * len(target)
     with Progress(total=total, desc="comparing", unit=" cosines", unit_scale=True, delay=2) as bar:
-        for left, sources in _strips(source, strip, device, names[0]):
+        for left, sources in _strips(source, strip, device):
             rounded_sources = sources.to(dtype)
-            for right, targets in _strips(target, strip, device, names[1]):
+            for right, targets in _strips(target, strip, device):
                 rounded_targets = targets.to(dtype)
                 error = cosine_error((sources, rounded_sources), (targets, rounded_targets))
                 for i in range(0, len(sources), tile):
@@ -218,23 +214,19 @@ def _multiply(a: Tensor, b: Tensor, buffer: Tensor | None = None) -> Tensor:
     return cosines
 
 
-def _strips(vectors: Vectors, strip: int, device: str | torch.device, name: str) -> Iterator[tuple[int, Tensor]]:
+def _strips(vectors: Vectors, strip: int, device: str | torch.device) -> Iterator[tuple[int, Tensor]]:
     """Yield strips of unit vectors, each with the row of its first vector."""
     for start in range(0, len(vectors), strip):
-        yield start, unit_vectors(vectors[start : start + strip], name, range(start, start + strip), device)
+        yield start, unit_vectors(vectors[start : start + strip], device)
 
 
-def unit_vectors(
-    vectors: np.ndarray | Tensor, name: str, rows: Sequence[int] | np.ndarray, device: str | torch.device = "cpu"
-) -> Tensor:
-    """Return a float32 copy with norm 1; ``name`` (the side) and ``rows`` identify an invalid vector in errors."""
+def unit_vectors(vectors: np.ndarray | Tensor, device: str | torch.device = "cpu") -> Tensor:
+    """Return a float32 copy with norm 1."""
     copy = vectors.clone() if isinstance(vectors, Tensor) else torch.from_numpy(np.array(vectors, dtype=np.float32))
     copy = copy.to(device, torch.float32)
     norms = torch.linalg.vector_norm(copy, dim=1, keepdim=True)
-    wrong = (~(norms.isfinite() & (norms > 0))).nonzero()
-    if len(wrong):
-        row = int(rows[int(wrong[0, 0])])
-        raise DataError(f"{name} vector {row} is zero or not finite (rows count from 0): remove its sentence")
+    if not (norms.isfinite() & (norms > 0)).all():
+        raise DataError("the vectors have a row that is zero or not finite: remove its sentence")
     return copy.div_(norms)
 
 

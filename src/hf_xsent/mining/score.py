@@ -103,7 +103,7 @@ def _rows(
             nearest_one_way(side, pool, settings.k, device=device).cosines.mean(1)
             for side, pool in zip(sides, reversed(pools), strict=True)
         ]
-        scores = margin_score(cosines, averages[0], averages[1], settings.margin)
+        scores = margin_score(cosines, averages[0], averages[1])
     for (text, translation), score, cosine in zip(pairs, scores.tolist(), cosines.tolist(), strict=True):
         yield f"{score:.6f}", f"{cosine:.6f}", one_line(text), one_line(translation)
 

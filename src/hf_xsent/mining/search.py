@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hf_xsent.files import write_arrays
-from hf_xsent.mining.neighbours import check_vectors, nearest_both_ways
+from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.mining.top_k import Neighbours, merge_neighbours
 from hf_xsent.mining.vectors import Fill, VectorStore, shard_names, shard_number
 from hf_xsent.runs.store import Store
@@ -27,23 +27,17 @@ class SearchOptions:
     device: str = "cpu"
 
 
-def neighbour_store(work: Path, source: VectorStore, target: VectorStore, k: int) -> tuple[Store, list[str]]:
-    """Return the store of a search's neighbours and the names of its files."""
+def search(
+    work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, fill: Fill = Store.fill
+) -> tuple[Neighbours, Neighbours]:
+    """Return the exact neighbours of both sides."""
     made_from = {
         f"{side} {key}": value
         for side, vectors in (("source", source), ("target", target))
         for key, value in vectors.made_from.items()
     }
-    name = f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{k}"
-    return Store(work / "neighbours" / name, made_from), shard_names(len(target.names), "npz")
-
-
-def search(
-    work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, fill: Fill = Store.fill
-) -> tuple[Neighbours, Neighbours]:
-    """Return the exact neighbours of both sides."""
-    check_vectors(source.read(), target.read(), options.k)
-    store, names = neighbour_store(work, source, target, options.k)
+    name = f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{options.k}"
+    store, names = Store(work / "neighbours" / name, made_from), shard_names(len(target.names), "npz")
     fill(store, names, SearchJob(source, target, options), "searching")
     of_source, targets = store.read(names[0], _read)
     of_target = [targets]

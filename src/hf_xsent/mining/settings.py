@@ -100,11 +100,6 @@ class MineNegativesSettings(SearchSettings, BitextSettings):
         above=0,
         at_most=1,
     )
-    margin: str = setting(
-        "ratio",
-        "Score by the cosine relative to the neighbours' (ratio) or by the cosine (absolute).",
-        choices=("ratio", "absolute"),
-    )
     all_targets: bool = setting(
         False,
         "Search the targets of all languages, not only the pair's own: harder negatives; time grows with the "
@@ -138,11 +133,6 @@ class ScoreSettings(EncodingSettings, WorkSettings, PairSettings):
         None,
         "Search the neighbours of sources in this file, one sentence per line; needs --source_pool.",
         metavar="FILE",
-    )
-    margin: str = setting(
-        "ratio",
-        "With pools, score by cosine / neighbours' mean cosine (ratio) or cosine - that mean (distance).",
-        choices=("ratio", "distance"),
     )
     k: int = setting(4, "Average the cosines of N nearest neighbours in the margin.", at_least=1)
     filter: list[str] | None = setting(

@@ -60,12 +60,6 @@ class VectorStore:
         self.store = Store(work / "vectors" / sentences.fingerprint, self.made_from)
         self.names = shard_names(sentences.batch_count, "npy")
 
-    @property
-    def missing(self) -> int:
-        """Count the sentences that are not encoded yet."""
-        missing = self.store.missing(self.names)
-        return sum(self.sentences.batch_length(shard_number(name)) for name in missing)
-
     def encode(self, model: SupportsEncode, fill: Fill = Store.fill) -> ShardedVectors:
         """Encode the sentences that are not encoded yet, and return all embeddings."""
         fill(self.store, self.names, EncodingJob(model, self.sentences, self.dtype), "encoding")

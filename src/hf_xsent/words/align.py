@@ -56,7 +56,10 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     """
     links = {settings.language: settings.links} if settings.links else None
     source = open_pairs(settings, links=links, link_words=settings.link_words)
-    _check_files(source, settings.output)
+    if strip_compression(settings.output) != settings.output:
+        suffix = Path(settings.output).suffix
+        raise OutputError(f"cannot write links to a compressed file: name the output without {suffix}")
+    check_writable(settings.output, [*source_files(source), *([source.links] if source.links else [])])
     if links:
         return _write(settings.output, ((pair, pair[2] or "") for pair in read_valid_pairs(source)))
     for _ in Progress(read_pairs(source), desc="checking", unit=" pairs", delay=2):
@@ -76,14 +79,6 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
         if number % count == rank:
             _links(store, number, part, aligner)
     return None
-
-
-def _check_files(source: BitextSource, output: str) -> None:
-    """Refuse an output that cannot be written or is an input."""
-    if strip_compression(Path(output).name) != Path(output).name:
-        suffix = Path(output).suffix
-        raise OutputError(f"cannot write links to a compressed file: name the output without {suffix}, not {output}")
-    check_writable(output, [*source_files(source), *([source.links] if source.links else [])])
 
 
 def _parts(source: BitextSource, aligner: WordAligner) -> Iterator[tuple[int, list[LinkedPair]]]:

@@ -47,10 +47,8 @@ class EmbeddingAligner:
     ) -> None:
         depth = len(model.backbone.layers)
         self.layer = round(0.6 * depth) if layer is None else layer
-        if not 0 <= self.layer <= depth:
+        if self.layer > depth:
             raise ModelError(f"layer {layer} does not exist: this encoder has layers 0 (embeddings) to {depth}")
-        if not tokenizer.is_fast:
-            raise ModelError("aligning words needs the offsets of word pieces: use a model with a fast tokenizer")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.threshold = threshold

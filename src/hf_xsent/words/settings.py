@@ -48,8 +48,6 @@ class AlignerSettings:
         for name in ("model", "layer", "threshold"):
             if getattr(self, name) is not None and name not in allowed[self.aligner]:
                 raise RecipeError(f"the {self.aligner} aligner has no {name}: omit --{name}")
-        if self.aligner == "embedding" and (self.threshold or 0) > 1:
-            raise RecipeError(f"threshold must be at most 1 (a probability), not {self.threshold}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +69,3 @@ class AlignWordsSettings(AlignerSettings, WorkSettings, PairSettings):
         "--links numbers words as align-words splits them (script), or words between spaces.",
         choices=("script", "spaces"),
     )
-
-    def __post_init__(self) -> None:
-        """Refuse settings without effect."""
-        if self.links is None:
-            self.check_aligner()
-            if self.link_words != "script":
-                raise RecipeError("--link_words describes --links: give --links, or omit --link_words")
-        elif (self.model, self.aligner, self.layer, self.threshold) != (None, "embedding", None, None):
-            raise RecipeError(
-                "--links converts links instead of aligning: omit --model, --aligner, --layer and --threshold"
-            )

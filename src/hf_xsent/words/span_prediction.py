@@ -39,8 +39,6 @@ class SpanAligner:
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, threshold: float = THRESHOLD
     ) -> None:
-        if not tokenizer.is_fast:
-            raise ModelError("aligning words needs the offsets of word pieces: use a model with a fast tokenizer")
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.threshold = threshold
