@@ -80,9 +80,9 @@ def write_arrays(path: str | Path, arrays: np.ndarray | Mapping[str, Any]) -> No
             raise OSError(error.errno or errno.ENOSPC, str(error)) from error
 
 
-def append_text(path: str | Path, text: str) -> None:
+def append_text(path: Path, text: str) -> None:
     """Append to a text file."""
-    with write_errors(Path(path), Path(path)), Path(path).open("a", encoding="utf-8", newline="\n") as file:
+    with write_errors(path, path), path.open("a", encoding="utf-8", newline="\n") as file:
         file.write(text)
 
 

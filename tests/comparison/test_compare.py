@@ -141,7 +141,7 @@ def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: Stu
     saved = run.training / "checkpoint-5" / "trainer_state.json"
     _when(lambda: len(_steps(run)) >= 6 and saved.is_file(), lambda: forks[-1].kill())
     assert not train_and_measure(run)
-    assert run.failure() == {"exit_code": -9, "message": "killed by SIGKILL, perhaps out of memory"}
+    assert run.failure() == {"exit_code": -9, "message": "ended by the signal Killed, perhaps out of memory"}
     assert not run.has_model
     first = run.metrics()[0]
     assert train_and_measure(run) and run.finished and run.failure() is None

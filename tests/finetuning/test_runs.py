@@ -105,9 +105,9 @@ def test_translate_train_with_code_switching_keeps_both_halves_together(
 
     monkeypatch.setattr(FineTuner, "compute_loss", watched)
     train = ["--train", f"en={data}/train-en.tsv", f"de={data}/train-de.tsv", "--code_switching=true"]
-    (report,) = xnli(_flags(data, encoder_folders["bert"], *train, f"--xnli={data}"))
+    (report,) = xnli(_flags(data, encoder_folders["bert"], *train, f"--xnli={data}", "--max_train=4"))
     assert report.setting == "translate-train"
-    assert batches == [8] * 4
+    assert batches == [8] * 4  # four records, each as two rows
 
 
 def test_nli_learns_what_can_be_learnt(data: Path, encoder_folders: dict[str, Path]) -> None:
@@ -217,6 +217,7 @@ def test_a_resumed_run_trains_with_a_changed_rate(data: Path, encoder_folders: d
         (xnli, ["--xnli={d}"], HfXsentError, "is not fine-tuned for this task: give --train"),
         (xnli, ["--train=en={d}/train-en.tsv", "--max_length=5000"], RecipeError, "max_length 5000 does not fit"),
         (xnli, ["--train=en={d}/train-en.tsv", "--learning_rat=1"], RecipeError, "unknown flag --learning_rat"),
+        (xnli, ["--train=en={d}/train-en.tsv", "--max_train=-1"], RecipeError, "max_train -1 is not at least 1"),
         (xnli, ["--xnli={d}", "--max_test=0"], RecipeError, "max_test 0 is not at least 1"),
         (
             xnli,

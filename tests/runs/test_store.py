@@ -95,11 +95,3 @@ def test_processes_share_the_results(tmp_path: Path) -> None:
     writers = {(tmp_path / f"{number}.txt").read_text() for number in range(12)}
     assert writers == {str(process.pid) for process in processes}
     assert not [*tmp_path.glob("*.txt.*")]
-
-
-def test_a_claimed_result_is_left_to_the_other_process(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    with store.try_claim("a.txt") as ours, Store(tmp_path).try_claim("a.txt") as others:
-        assert ours and not others
-    with store.try_claim("a.txt") as again:
-        assert again

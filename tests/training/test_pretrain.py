@@ -138,27 +138,13 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
         ({"dev": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"columns": ["0"]}, RecipeError, "columns takes two names or numbers"),
         ({"max_length": 257}, RecipeError, "max_length 257 does not fit: this encoder takes 2 to 256 tokens"),
-        ({"method": "dab"}, RecipeError, "unknown method 'dab': use "),
-        ({"objectives": {"translation": 1}}, RecipeError, "unknown objective 'translation'"),
-        (
-            {"objectives": {"translation_ranking": 0}},
-            RecipeError,
-            "objectives.translation_ranking.weight 0.0 is not above 0",
-        ),
         ({"pooling": "last"}, RecipeError, "pooling 'last' is unknown: use cls, mean, max, sum"),
-        (
-            {"objectives": {"translation_ranking": {"temperature": -1.5}}},
-            RecipeError,
-            "objectives.translation_ranking.temperature -1.5 is not above 0",
-        ),
         (
             {"objectives": {"matryoshka": {"dims": [16, 64]}}},
             RecipeError,
             "objectives.matryoshka.dims has 64, but this encoder's embeddings have 32",
         ),
-        ({"objectives": {"matryoshka": {"dims": [0]}}}, RecipeError, "objectives.matryoshka.dims 0 is not at least 1"),
         ({"objectives": {"matryoshka": 1}}, RecipeError, "objectives.matryoshka.dims is missing: list the widths"),
-        ({"share_of_start": 1.0}, RecipeError, "share_of_start 1.0 is not at least 0 and below 1"),
         ({"lora_rank": 4, "lora_targets": ["qery"]}, RecipeError, "did you mean 'query'"),
         (
             {"objectives": {"distillation": 1}},
@@ -177,7 +163,6 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
         ),
         ({"lora_alpha": 4}, RecipeError, "set lora_rank too"),
         ({"frozen_layers": 4}, RecipeError, "frozen_layers 4 does not fit: this encoder has 3 layers"),
-        ({"frozen_layers": -1}, RecipeError, "frozen_layers -1 is not at least 0"),
         ({"early_stopping_patience": 0}, RecipeError, "early_stopping_patience 0 is not at least 1"),
         ({"early_stopping_patience": 2, "dev_pairs": 0}, RecipeError, "needs dev pairs to measure: give --dev"),
         (
@@ -189,11 +174,6 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
             {"objectives": {"representation_translation": {"head_layers": 9}}},
             RecipeError,
             "head_layers 9 does not fit: this encoder has 3 layers",
-        ),
-        (
-            {"objectives": {"representation_translation": {"direction": "forth"}}},
-            RecipeError,
-            "objectives.representation_translation.direction 'forth' is unknown: use source_to_target",
         ),
         ({"dev_pairs": 6}, DataError, "too few to hold out 6"),
         ({"dev_pairs": -1}, HfXsentError, "dev_"),

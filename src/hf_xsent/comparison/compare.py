@@ -148,8 +148,7 @@ def train_and_measure(run: Run) -> bool:
 def _reason(code: int, text: str) -> str:
     """Describe a failure by its signal, by its ``HfXsentError``, or else by the last line of the log."""
     if code < 0:
-        name = signal.Signals(-code).name
-        return f"killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
+        return f"ended by the signal {signal.strsignal(-code)}" + ", perhaps out of memory" * (code == -signal.SIGKILL)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line.partition("hf-xsent: ")[2] for line in lines if "hf-xsent: " in line]
     return (ours or lines or ["the log is empty"])[-1]

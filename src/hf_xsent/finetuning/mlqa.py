@@ -54,7 +54,7 @@ def finetune_mlqa(options: FineTuningOptions, training: FineTuningArguments) -> 
         language: [QuestionSet("squad", language, language, questions)]
         for language, questions in limit(options.max_test, dev).items()
     }
-    groups = task.grouped_windows([*chain.from_iterable(train.values())])
+    groups = task.grouped_windows([*chain.from_iterable(limit(options.max_train, train).values())])
     return run(task, AutoModelForQuestionAnswering, options, training, tokenizer, groups, dev_sets or None, selected)
 
 

@@ -48,6 +48,9 @@ class FineTuningSettings:
     max_length: int = setting(
         128, "Truncate each row, both texts together, to this many tokens; mlqa: 384 if not given."
     )
+    max_train: int | None = setting(
+        None, "Train on at most this many records of each language; without it, all.", at_least=1
+    )
     max_test: int | None = setting(
         None,
         "For trials: measure at most this many records of each test set; without it, all.",

@@ -37,7 +37,7 @@ def finetune_xnli(options: FineTuningOptions, training: FineTuningArguments) -> 
         options,
         training,
         tokenizer,
-        [*chain.from_iterable(train.values())],
+        [*chain.from_iterable(limit(options.max_train, train).values())],
         limit(options.max_test, dev) or None,
         tests,
         num_labels=len(LABELS),

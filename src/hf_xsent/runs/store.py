@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,19 +93,11 @@ class Store:
         """
         missing = self.missing(names)
         for name in Progress(missing, desc=description, unit=" files", delay=2):
-            with self.try_claim(name) as ours:
+            with try_claim(self._lock(name)) as ours:
                 if ours:
                     self._compute_claimed(name, lambda part, name=name: write(name, part))  # type: ignore[misc]
         for name in missing:  # wait for other processes, and compute what killed ones left
             self.compute(name, lambda part, name=name: write(name, part))  # type: ignore[misc]
-
-    @contextmanager
-    def try_claim(self, name: str) -> Iterator[bool]:
-        """Claim a result that this process is going to compute; yield False if another process has claimed it."""
-        with try_claim(self._lock(name)) as ours:
-            yield ours
-            if ours:
-                self._remove_lock(name)
 
     def _lock(self, name: str) -> Path:
         return self.folder / f"{name}.lock"
