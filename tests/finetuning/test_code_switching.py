@@ -42,5 +42,5 @@ def test_without_parallel_data_it_says_so(languages: list[str]) -> None:
 
 def test_unequal_files_are_told() -> None:
     records = {"en": [_pair("en", 0)], "de": [_pair("de", 0), _pair("de", 1)]}
-    with pytest.raises(DataError, match="en.tsv has 1 pairs but de.tsv has 2"):
+    with pytest.raises(DataError, match="labels of en.tsv .1 pairs. and de.tsv .2. differ"):
         switch_inference({"en": "en.tsv", "de": "de.tsv"}, records)

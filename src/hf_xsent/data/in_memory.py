@@ -65,7 +65,7 @@ def write_sources(
             raise DataError("the data hold no pairs: give at least one")
         first, second = columns or (None, None)
         return [
-            BitextSource(code, str(_final(path, folder)), target_language, first, second, "jsonl")
+            BitextSource(code, str(_final(path, folder)), target_language, first, second)
             for code, path in files.items()
         ]
 

@@ -37,9 +37,7 @@ def test_the_last_half_of_track_6_has_no_gold(tracks: Path) -> None:
     [
         ("STS.gs.track1.ar-ar.txt", "1\n2\n3\n", "has 3 gold scores for the 2 pairs"),
         ("STS.gs.track6.tr-en.txt", "1\n", "has 1 gold scores for the 2 pairs"),
-        ("STS.gs.track1.ar-ar.txt", "1\nviel\n", "gold score 2 is not a finite number: 'viel'"),
-        ("STS.gs.track1.ar-ar.txt", "1\nnan\n", "gold score 2 is not a finite number: 'nan'"),
-        ("STS.gs.track1.ar-ar.txt", "1\n1\n", "at least two different gold scores"),
+        ("STS.gs.track1.ar-ar.txt", "1\nviel\n", "a gold score is not a number (could not convert"),
         ("STS.input.track1.ar-ar.txt", "eins one\nzwei\ttwo\n", "ar-ar.txt:1: lines must be sentence<TAB>sentence"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,6 @@ class InferencePair:
     premise: str
     hypothesis: str
     label: int
-    row: int = field(default=0, compare=False)  # row of its file or data set, from 1
 
 
 def load_inference(
@@ -78,14 +77,10 @@ def load_xnli(
 
 
 def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, others: Sequence[InferencePair]) -> None:
-    """Raise a `DataError` unless row i has the same label in both files, as translations do."""
-    if len(pairs) != len(others):
-        raise DataError(f"{first} has {len(pairs)} pairs but {second} has {len(others)}; code-switching needs parallel "
-                        "files")  # fmt: skip
-    for pair, other in zip(pairs, others, strict=True):
-        if pair.label != other.label:
-            raise DataError(f"row {pair.row} of {first} is {LABELS[pair.label]} but row {other.row} of {second} is "
-                            f"{LABELS[other.label]}; the files are not parallel")  # fmt: skip
+    """Raise a `DataError` unless pair i has the same label in both files, as translations do."""
+    if [pair.label for pair in pairs] != [pair.label for pair in others]:
+        raise DataError(f"the labels of {first} ({len(pairs)} pairs) and {second} ({len(others)}) differ: "
+                        "code-switching needs parallel files")  # fmt: skip
 
 
 def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]]:
@@ -99,7 +94,7 @@ def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]
         records = json_lines(path) if path.is_file() else enumerate(hub_rows(source, split), start=1)
         rows = (_row(f"{source}:{number}", number, record) for number, record in records)
     for number, language, cells in rows:
-        pair = _pair(f"{source}:{number}", number, cells)
+        pair = _pair(f"{source}:{number}", cells)
         if pair is not None:
             pairs.setdefault(language, []).append(pair)
     if not pairs:
@@ -107,7 +102,7 @@ def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]
     return pairs
 
 
-def _pair(place: str, number: int, cells: list[Any]) -> InferencePair | None:
+def _pair(place: str, cells: list[Any]) -> InferencePair | None:
     premise, hypothesis = (cell.strip() if isinstance(cell, str) else "" for cell in cells[:2])
     label = str(cells[2]).strip().lower()
     if label in _NO_GOLD:
@@ -120,7 +115,7 @@ def _pair(place: str, number: int, cells: list[Any]) -> InferencePair | None:
         raise DataError(
             f"{place}: the {'hypothesis' if premise else 'premise'} is empty or not text; fix or remove the row"
         )
-    return InferencePair(premise, hypothesis, LABELS.index(label), number)
+    return InferencePair(premise, hypothesis, LABELS.index(label))
 
 
 def _tsv_rows(path: Path) -> Iterator[_Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -11,7 +10,7 @@ from typing import Any
 
 from hf_xsent.data.readers.compression import json_lines, lines
 from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, select_names, stripped_texts
-from hf_xsent.errors import DataError, shortened
+from hf_xsent.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -131,17 +130,8 @@ def _sts_set(
     place = f"{source}, {pair}"
     if len(gold) != len(first):
         raise DataError(f"{golds or place} has {len(gold)} gold scores for the {len(first)} pairs of {source}")
-    scores = [_score(golds or place, number, value) for number, value in enumerate(gold, start=1)]
-    if len(set(scores)) < 2:
-        raise DataError(f"{golds or place}: a correlation needs at least two different gold scores")
-    return StsSet(pair, stripped_texts(place, first), stripped_texts(place, second), scores)
-
-
-def _score(place: str | Path, number: int, value: Any) -> float:
     try:
-        score = float(value)
-    except (TypeError, ValueError, OverflowError):
-        score = math.nan
-    if not math.isfinite(score):
-        raise DataError(f"{place}: gold score {number} is not a finite number: {shortened(value)}")
-    return score
+        scores = [float(value) for value in gold]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{golds or place}: a gold score is not a number ({error})") from error
+    return StsSet(pair, stripped_texts(place, first), stripped_texts(place, second), scores)

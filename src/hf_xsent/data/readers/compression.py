@@ -25,19 +25,16 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
     except FileNotFoundError as error:
         raise DataError(f"no such file: {path}") from error
     except (OSError, EOFError, lzma.LZMAError) as error:
-        if isinstance(error, OSError) and error.filename is not None:  # raised by opening it
-            raise DataError(f"{path}: cannot be opened ({error.strerror}); give a file that you may read") from error
-        reason = str(error) or type(error).__name__
-        raise DataError(f"{path}: cannot be read to its end ({reason}); is the file complete?") from error
+        raise DataError(f"{path}: cannot be read to its end ({error}); is the file complete?") from error
 
 
 def _open(path: Path) -> IO[bytes]:
     suffix = path.suffix.lower()
-    file = path.open("rb")
-    if suffix not in _SUFFIXES:
-        return file
     if suffix == ".xz":
-        return lzma.open(file)
+        return lzma.open(path)
+    file = path.open("rb")
+    if suffix not in _CODECS:
+        return file
     import pyarrow as pa
 
     return io.BufferedReader(pa.CompressedInputStream(file, _CODECS[suffix]))

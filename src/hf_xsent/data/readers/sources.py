@@ -17,7 +17,6 @@ from hf_xsent.data.words.splitting import SPLITTERS
 from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.files import is_hub_id, is_local
 
-FORMATS = ("tsv", "moses", "tmx", "po", "mo", "jsonl", "parquet", "datasets")
 _SUFFIX_FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".tab": "tsv", ".tmx": "tmx", ".po": "po", ".pot": "po", ".mo": "mo", ".gmo": "mo",
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
@@ -41,7 +40,6 @@ class BitextSource:
     target_language: str = "en"
     source_column: int | str | None = None
     target_column: int | str | None = None
-    format: str | None = None
     split: str = "train"
     links: str | None = None
     link_words: str = "script"
@@ -52,12 +50,7 @@ class BitextSource:
 
 
 def source_format(source: BitextSource) -> str:
-    """Return the format of a source, by its file name unless it has one; raise a `DataError` if it is unknown."""
-    if source.format is not None:
-        if source.format not in FORMATS:
-            raise DataError(f"unknown format {source.format!r} of {source.path}; use one of {', '.join(FORMATS)}"
-                            f"{did_you_mean(source.format, FORMATS)}")  # fmt: skip
-        return source.format
+    """Return the format of a source by its file name; raise a `DataError` if it is unknown."""
     path = Path(source.path)
     if isdir(path):
         return "datasets"
