@@ -45,11 +45,9 @@ class SpanAligner:
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str, threshold: float = THRESHOLD, device: str | None = None, precision: str = "float32"
+        cls, name_or_path: str, threshold: float = THRESHOLD, device: str = "cpu", precision: str = "float32"
     ) -> Self:
         """Load a question answering checkpoint such as qiyuw/WSPAlign-xlm-base."""
-        if device is None:
-            device = "cuda" if torch.cuda.is_available() else "cpu"
         options = {"dtype": compute_dtype(precision, device), "output_loading_info": True}
         tokenizer = load_tokenizer(name_or_path)
         with quiet_loading():
