@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -28,10 +29,19 @@ FITTED_ON = ("001", "002")
 WIDTH = 384
 
 
+def read_alignment(path: Path) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Read one bead per line in vecalign's format, ``[source numbers]:[target numbers]`` from 0."""
+    beads = []
+    for line in filter(str.strip, path.read_text("utf-8").splitlines()):
+        source, target = (tuple(map(int, re.findall(r"\d+", side))) for side in re.findall(r"\[(.*?)\]", line)[:2])
+        beads.append((source, target))
+    return beads
+
+
 def quality(options: argparse.Namespace) -> dict[str, Any]:
     """Align all files with each model."""
     from hf_xsent.documents.alignment import align_documents
-    from hf_xsent.evaluation.document_alignment import document_alignment_scores, read_alignment
+    from hf_xsent.evaluation.document_alignment import document_alignment_scores
 
     folder = Path(options.data)
     names = sorted(path.name for path in (folder / "gold").iterdir())

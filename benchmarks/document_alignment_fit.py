@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from document_alignment import read_alignment
 
 from hf_xsent.documents import search as searching
 from hf_xsent.documents.alignment import open_model
 from hf_xsent.documents.anchors import Anchors, find_anchors
 from hf_xsent.documents.beads import Weights, bead_features
 from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument
-from hf_xsent.evaluation.document_alignment import Bead, document_alignment_scores, read_alignment
+from hf_xsent.evaluation.document_alignment import Bead, document_alignment_scores
 
 FITTED_ON = ("001", "002")
 GRID = {

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -28,12 +28,17 @@ from hf_xsent.evaluation.word_alignment import alignment_scores
 from hf_xsent.words.aligners import AlignerSettings, WordAligner, open_aligner
 
 
+def scores(links: Sequence[Iterable[Link]], pairs: Sequence[GoldPair]) -> dict[str, Any]:
+    """Measure the links of each gold pair."""
+    return asdict(alignment_scores(links, [pair.sure for pair in pairs], [pair.possible for pair in pairs]))
+
+
 def measure(aligner: WordAligner, pairs: Sequence[GoldPair]) -> dict[str, Any]:
     """Align the gold sentences with the words of the gold files."""
     started = time.perf_counter()
     found = aligner.align([pair.source for pair in pairs], [pair.target for pair in pairs])
     seconds = time.perf_counter() - started
-    return asdict(alignment_scores(found, pairs)) | {"sentences_per_second": len(pairs) / seconds}
+    return scores(found, pairs) | {"sentences_per_second": len(pairs) / seconds}
 
 
 def measure_trained(aligner: WordAligner, pairs: Sequence[GoldPair], more: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -53,7 +58,7 @@ def measure_trained(aligner: WordAligner, pairs: Sequence[GoldPair], more: Seque
         for number, (links, pair) in enumerate(zip(found, pairs, strict=True))
     ]
     rate = {"sentences_per_second": len(sides[0]) / seconds}
-    return asdict(alignment_scores(lifted, pairs)) | rate | {"bitext_pairs": len(more)}
+    return scores(lifted, pairs) | rate | {"bitext_pairs": len(more)}
 
 
 def lift(links: Sequence[Link], source: tuple[Words, Words], target: tuple[Words, Words]) -> set[Link]:

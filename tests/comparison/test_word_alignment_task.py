@@ -52,7 +52,9 @@ def test_figures_are_those_of_the_aligner_with_the_layer_that_one_set_chooses(ti
         sides = [pair.source for pair in pairs], [pair.target for pair in pairs]
         expected[name] = {
             layer: alignment_scores(
-                open_aligner(AlignerSettings(model=str(tiny_encoders), layer=layer)).align(*sides), pairs
+                open_aligner(AlignerSettings(model=str(tiny_encoders), layer=layer)).align(*sides),
+                [pair.sure for pair in pairs],
+                [pair.possible for pair in pairs],
             ).error_rate
             for layer in range(1, depth + 1)
         }

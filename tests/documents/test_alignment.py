@@ -72,13 +72,6 @@ def test_a_moved_sentence_is_paired_with_its_translation(model: Any) -> None:
     assert all(meanings[row] == moved[column] for (row,), (column,) in aligned)
 
 
-def test_skipped_sentences_that_are_no_translations_stay_skipped(model: Any) -> None:
-    meanings = [words(number) for number in range(30)]
-    source, target = [*meanings[:8], words(90), *meanings[8:]], [*meanings[:20], words(91), *meanings[20:]]
-    aligned = links(align_documents(sentences("de", *source), sentences("fr", *target), model))
-    assert {pair for pair in aligned if not all(pair)} == {((8,), ()), ((), (20,))}
-
-
 def test_one_sentence_a_side(model: Any) -> None:
     assert links(align_documents(["de: 1001"], ["fr: 1001"], model)) == [((0,), (0,))]
 

@@ -10,7 +10,7 @@ from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder
 from hf_xsent.cli import main
-from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.errors import DataError
 from hf_xsent.evaluation.analysis import alignment_gap, project, sample_words, word_vectors
 
 
@@ -18,9 +18,9 @@ def test_the_gap_is_between_translations_and_all_others() -> None:
     source, target = np.array([[1.0, 0], [0, 2]]), np.array([[3.0, 4], [0, 1]])
     # cosines: 0.6 and 1 of translations, 0 and 0.8 of others
     gap = alignment_gap(source, target)
-    assert (gap.pairs, gap.translations, gap.others, gap.gap) == (2, *map(pytest.approx, (0.8, 0.4, 0.4)))
+    assert [gap[name] for name in ("pairs", "translations", "others", "gap")] == [2, 0.8, 0.4, 0.4]
     # the first target lies closer to the second source: a hub, whose margins (1 beside 1.2) give it back to the first
-    assert (gap.accuracy, gap.margin_accuracy) == (75, 100)
+    assert (gap["accuracy"], gap["margin_accuracy"]) == (75, 100)
 
 
 def test_hubs_show_in_the_skewness_of_occurrences() -> None:
@@ -29,7 +29,7 @@ def test_hubs_show_in_the_skewness_of_occurrences() -> None:
     target = spread.copy()
     target[:5] = spread.mean(0) + np.array([3.0, 3, 3, 3])  # far out: near to a whole side of the space
     crowded = alignment_gap(spread, 0.2 * target + np.array([1.0, 0, 0, 0]))
-    assert crowded.hubness > alignment_gap(spread, spread).hubness
+    assert crowded["hubness"] > alignment_gap(spread, spread)["hubness"]
 
 
 @pytest.mark.parametrize(("sources", "targets"), [(1, 1), (3, 2)])
@@ -75,11 +75,9 @@ def test_projections_are_the_same_in_each_run_and_keep_groups_apart(method: str)
     assert between > max(one[:15].std(0).max(), one[15:].std(0).max())
 
 
-def test_bad_projections_raise() -> None:
-    with pytest.raises(RecipeError, match="unknown projection 'tsn': use one of pca, tsne; did you mean 'tsne'"):
-        project(np.ones((9, 3)), "tsn")
+def test_a_projection_needs_four_vectors() -> None:
     with pytest.raises(DataError, match="at least four vectors, not 3"):
-        project(np.ones((3, 3)))
+        project(np.ones((3, 3)), "pca")
 
 
 def test_words_are_sampled_by_their_frequency() -> None:

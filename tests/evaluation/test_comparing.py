@@ -7,7 +7,7 @@ from hf_xsent.data.benchmarks.sts import StsSet
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.comparing import Comparison, short_names
-from hf_xsent.evaluation.report import Measurement
+from hf_xsent.evaluation.report import Measurement, Report
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.significance import paired_differences
 from hf_xsent.evaluation.similarity import Sts17Task
@@ -39,9 +39,11 @@ class Noisy:
 
 def _comparison(*models: Noisy) -> Comparison:
     names = {f"model {number}": model for number, model in enumerate(models)}
-    return Comparison.of(
-        TASK, {name: Measurement.of(TASK, {"model": name}, model.encode) for name, model in names.items()}
-    )
+    measurements = {}
+    for name, model in names.items():
+        scores, outcomes = TASK.measure(model.encode)
+        measurements[name] = Measurement(Report.of(TASK, {"model": name}, scores), outcomes)
+    return Comparison.of(TASK, measurements)
 
 
 def test_differences_are_those_of_the_figures_and_intervals_hold_them() -> None:

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.document_alignment import Bead, document_alignment_scores, read_alignment
+from hf_xsent.evaluation.document_alignment import Bead, document_alignment_scores
 
 
 @pytest.mark.parametrize(
@@ -29,12 +27,3 @@ def test_precision_and_recall(found: list[Bead], strict: tuple[float, float], la
 def test_documents_must_be_as_many_on_both_sides() -> None:
     with pytest.raises(DataError, match="2 documents but 1 gold alignments"):
         document_alignment_scores([[], []], [[]])
-
-
-def test_gold_files_are_read_with_their_skips(tmp_path: Path) -> None:
-    path = tmp_path / "gold"
-    path.write_text("[0]:[0, 1]\n[]:[2]\n\n[1, 3]:[3]:0.25\n")
-    assert read_alignment(path) == [((0,), (0, 1)), ((), (2,)), ((1, 3), (3,))]
-    path.write_text("[0]:[0]\n0 1\n")
-    with pytest.raises(DataError, match=r"gold:2: not a bead; .*\[0, 1\]:\[2\]"):
-        read_alignment(path)

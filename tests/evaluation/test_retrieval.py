@@ -118,7 +118,7 @@ def test_vectors_of_other_precision_are_taken() -> None:
 
 def test_every_language_is_measured_apart() -> None:
     pairs = {"de": (["abc", "dd"], ["abc", "dd"]), "fr": (["abc", "dd"], ["dd", "abc"])}
-    results = retrieval_by_language(_Letters(), pairs, progress=False)
+    results = retrieval_by_language(_Letters(), pairs)
     assert list(results) == ["de", "fr"]
     assert results["de"] == RetrievalAccuracy(100.0, 100.0, 2)
     assert results["fr"] == RetrievalAccuracy(0.0, 0.0, 2)
@@ -178,5 +178,5 @@ def test_the_real_tatoeba_sets(assets: Path) -> None:
     english = [TatoebaSet(one.language, one.code, one.targets, one.targets) for one in sets]
     for one in english:
         repeats = 1000 - len(set(one.targets))
-        found = retrieval_by_language(_Letters(), {one.language: (one.sources, one.targets)}, progress=False)
+        found = retrieval_by_language(_Letters(), {one.language: (one.sources, one.targets)})
         assert 100 - found[one.language].forward >= 100 * repeats / 1000

@@ -104,23 +104,6 @@ def test_ranks_are_places_among_the_neighbours() -> None:
     assert {*mined.target_rank} | {*mined.source_rank} >= {1, 2, 5}
 
 
-def test_length_does_not_count() -> None:
-    source, target = _vectors(0, 30), _vectors(1, 30)
-    stretched = source * np.random.default_rng(2).uniform(0.1, 9, (30, 1)).astype(np.float32)
-    mined = mine_bitext(source, target), mine_bitext(stretched, target)
-    assert np.array_equal(mined[0].target, mined[1].target)
-
-
-def test_translations_hidden_among_others_are_found() -> None:
-    source = _vectors(0, 400, 32)
-    hidden = np.random.default_rng(3).permutation(400)[:50]
-    target = np.concatenate((source[hidden] + 0.3 * _vectors(4, 50, 32), _vectors(5, 300, 32)))
-    mined = mine_bitext(source, target).first(50)
-    assert {*zip(mined.source.tolist(), mined.target.tolist(), strict=True)} == {
-        *zip(hidden.tolist(), range(50), strict=True)
-    }
-
-
 def test_a_threshold_keeps_what_scores_at_least_so_much() -> None:
     mined = mine_bitext(_vectors(0, 30), _vectors(1, 30))
     threshold = float(mined.score[4])

@@ -16,7 +16,6 @@ from numbered_words import Words
 from hf_xsent import mine_files
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError, HfXsentError, OutputError, RecipeError
-from hf_xsent.files import _unchanged_file_digest
 from hf_xsent.mining import neighbours
 from hf_xsent.mining.calibration import read_gold
 from hf_xsent.mining.mine import COLUMNS
@@ -164,17 +163,6 @@ def test_a_vector_that_is_not_finite_raises_with_its_line(folder: Path) -> None:
     message = r"line 3 \('two'\) has a vector that is not finite in float16"
     with np.errstate(over="ignore"), pytest.raises(DataError, match=message):
         store.encode(Overflowing())
-
-
-def test_a_file_that_is_edited_is_read_again_although_its_size_and_time_are_as_before(folder: Path) -> None:
-    _mine(folder)
-    path, before = folder / "b.txt", (folder / "b.txt").stat()
-    path.write_text(path.read_text().replace("b41\n", "b10\n"))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert path.stat().st_size == before.st_size
-    _unchanged_file_digest.cache_clear()  # another process
-    _mine(folder)
-    assert "b10" in {row["target"] for row in _rows(folder / "out.tsv")}
 
 
 def test_fewer_sentences_than_neighbours_raise(folder: Path) -> None:

@@ -175,7 +175,3 @@ def test_one_way_is_half_of_both_ways() -> None:
     forward = nearest_one_way(source, target)
     assert torch.equal(both.indices, forward.indices)
     assert torch.equal(nearest_one_way(source[:1], target, k=200).indices[0, :4], both.indices[0])
-
-
-def test_the_gain_of_bfloat16_is_measured() -> None:
-    assert neighbours.bfloat16_gain(32) > 0

@@ -251,8 +251,3 @@ def test_settings_of_a_wrong_type_are_an_error(
     with pytest.raises(RecipeError, match=error) as raises:
         XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), **settings)
     assert "\n" not in str(raises.value)
-
-
-def test_a_setting_that_moved_into_its_objective_is_unknown(encoder_folders: dict[str, Path]) -> None:
-    with pytest.raises(RecipeError, match="^AlignmentConfig has no setting 'temperature'"):
-        _model(encoder_folders["bert"], temperature=0.1)

@@ -50,15 +50,6 @@ def test_other_settings_are_not_taken_for_secrets(settings: dict[str, Any]):
     refuse_secrets(settings)
 
 
-def test_settings_that_contain_themselves_are_checked_once():
-    settings: dict[str, Any] = {"a": [1]}
-    settings["a"].append(settings)
-    refuse_secrets(settings)
-    settings["a"].append({"token": "x"})
-    with pytest.raises(RecipeError, match="a.token"):
-        refuse_secrets(settings)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from hf_xsent.data.sampling import collators
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import DataError
 
@@ -83,6 +84,19 @@ def test_links_of_words_that_are_cut_off_go(wordpiece_tokenizer: PreTrainedToken
 
 def test_a_batch_without_links_has_an_empty_row_a_pair(wordpiece_tokenizer: PreTrainedTokenizerFast) -> None:
     assert PairCollator(wordpiece_tokenizer, 32, links=True)(EXAMPLES)["links"].shape == (2, 0, 2)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_large_batch_is_tokenized_in_blocks_with_the_same_result(
+    unigram_tokenizer: PreTrainedTokenizerFast, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    monkeypatch.setattr(unigram_tokenizer, "padding_side", side)
+    collator = PairCollator(unigram_tokenizer, 16, links=True)
+    at_once = collator(LINKED)
+    monkeypatch.setattr(collators, "_SENTENCES_AT_ONCE", 2)
+    in_blocks = collator(LINKED)
+    assert at_once.keys() == in_blocks.keys()
+    assert all(torch.equal(at_once[name], in_blocks[name]) for name in at_once)
 
 
 def test_it_travels_to_data_loader_workers(wordpiece_tokenizer: PreTrainedTokenizerFast) -> None:

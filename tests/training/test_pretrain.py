@@ -145,7 +145,6 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
             "objectives.matryoshka.dims has 64, but this encoder's embeddings have 32",
         ),
         ({"objectives": {"matryoshka": 1}}, RecipeError, "objectives.matryoshka.dims is missing: list the widths"),
-        ({"lora_rank": 4, "lora_targets": ["qery"]}, RecipeError, "did you mean 'query'"),
         (
             {"objectives": {"distillation": 1}},
             RecipeError,

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.models import METHODS
-from hf_xsent.models.encoder_config import SentenceEncoderConfig
+from hf_xsent.models.config import SentenceEncoderConfig
 from hf_xsent.training.pretrain import pretrain
 
 PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text("utf-8")

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from typing import Any
 
 import torch
 
@@ -64,7 +65,8 @@ def measure(run: Run) -> None:
     described = describe(embedder, run.model if run.seed is None else run.training) | {"pooling": run.pooling}
     for name in missing:
         task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
-        scores, outcomes = task.measure(embedder if isinstance(task, WordAlignmentTask) else encoder.encode)
+        source: Any = embedder if isinstance(task, WordAlignmentTask) else encoder.encode
+        scores, outcomes = task.measure(source)
         run.scores.compute(run.scores_file(name), Measurement(Report.of(task, described, scores), outcomes).write)
 
 

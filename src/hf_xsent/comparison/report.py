@@ -172,7 +172,7 @@ def _learning_curves(results: Results) -> list[Part]:
                 drawn.update(curves)
                 name = "Accuracy on dev" if kind == DEV_ACCURACY else f"Loss of {kind.replace('_', ' ')}"
                 title = f"{name}, {pooling} pooling"
-                parts += [heading(title), Html(curve_chart(title, curves, "step", kind != DEV_ACCURACY))]
+                parts += [heading(title), Html(curve_chart(title, curves, "step"))]
     return [legend({name: number for name, number in series.items() if name in drawn}), *parts] if parts else []
 
 

@@ -226,8 +226,6 @@ class Bitext:
 
     def pairs(self, language: str) -> tuple[list[str], list[str]]:
         """Return all sources and targets of one language as lists in memory."""
-        if language not in self.ranges:
-            raise DataError(f"the bitext has no language {language!r}, only {', '.join(self.ranges)}")
         pairs = self.__getitems__(self.ranges[language])
         return [pair["source"] for pair in pairs], [pair["target"] for pair in pairs]
 

@@ -30,20 +30,14 @@ class PivotBitext:
 
     def __init__(self, bitext: Bitext, path: Path) -> None:
         self.bitext, self.path = bitext, path
-        self._open()
+        self._pairs: Rows = np.memmap(path, dtype=np.int64, mode="r").reshape(-1, 2)
+        self.report, self.languages = bitext.report, bitext.languages
+        self.linked_pairs, self.pairs_with_negatives = bitext.linked_pairs, bitext.pairs_with_negatives
+        self.ranges = bitext.ranges | {PIVOT: range(len(bitext), len(self))}
 
-    def _open(self) -> None:
-        self._pairs: Rows = np.memmap(self.path, dtype=np.int64, mode="r").reshape(-1, 2)
-        self.report, self.languages = self.bitext.report, self.bitext.languages
-        self.linked_pairs, self.pairs_with_negatives = self.bitext.linked_pairs, self.bitext.pairs_with_negatives
-        self.ranges = self.bitext.ranges | {PIVOT: range(len(self.bitext), len(self))}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"bitext": self.bitext, "path": self.path}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._open()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path, not the pairs."""
+        return type(self), (self.bitext, self.path)
 
     def __len__(self) -> int:
         return len(self.bitext) + len(self._pairs)

@@ -103,18 +103,13 @@ def longest_increasing(values: np.ndarray) -> np.ndarray:
 
 def _mean_of_unit_vectors(side: EncodedDocument) -> np.ndarray:
     """Return the mean times 1 - 1/N: one of the N may be the translation of the sentence that is compared with it."""
-    total = np.zeros(side.vectors.shape[1], np.float64)
-    for start in range(0, len(side), _ROWS_AT_ONCE):
-        total += side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)).sum(0)
-    return np.asarray(total / len(side) * (1 - 1 / len(side)), np.float32)
+    mean = side.unit_vectors(slice(None)).mean(0, dtype=np.float64)
+    return np.asarray(mean * (1 - 1 / len(side)), np.float32)
 
 
 def _chance(side: EncodedDocument, mean: np.ndarray) -> np.ndarray:
     """Return the product of each sentence's unit vector and ``mean``, that of the other document."""
-    parts = [
-        side.unit_vectors(slice(start, start + _ROWS_AT_ONCE)) @ mean for start in range(0, len(side), _ROWS_AT_ONCE)
-    ]
-    return np.concatenate(parts)
+    return np.asarray(side.unit_vectors(slice(None)) @ mean)
 
 
 def _mutual_neighbours(

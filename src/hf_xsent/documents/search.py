@@ -72,7 +72,16 @@ def doubtful_spans(
     source: EncodedDocument, target: EncodedDocument, anchors: Anchors, beads: Sequence[Bead]
 ) -> tuple[list[Span], ...]:
     """List the spans of both sides to encode as one text: those near a bead that is not a confident 1–1 pair."""
-    confident = np.array([_is_confident(source, target, anchors.scale, *bead) for bead in beads])
+    scale = anchors.scale
+
+    def is_confident(sources: range, targets: range) -> bool:
+        if len(sources) != 1 or len(targets) != 1:
+            return False
+        vector, translation = source.unit_vectors(np.array(sources))[0], target.unit_vectors(np.array(targets))[0]
+        chance = (vector @ scale.target_mean + translation @ scale.source_mean) / 2
+        return bool(vector @ translation - chance >= _MIN_SIMILARITY * scale.typical)
+
+    confident = np.array([is_confident(*bead) for bead in beads])
     settled = confident.copy()
     settled[1:] &= confident[:-1]  # the beads before and after must be confident, too
     settled[:-1] &= confident[1:]
@@ -86,16 +95,6 @@ def doubtful_spans(
             ends = np.arange(size, length + 1)
             spans += [(size, end) for end in ends[total[ends] - total[ends - size] == size].tolist()]
     return doubtful
-
-
-def _is_confident(
-    source: EncodedDocument, target: EncodedDocument, scale: Scale, sources: range, targets: range
-) -> bool:
-    if len(sources) != 1 or len(targets) != 1:
-        return False
-    vector, translation = source.unit_vectors(np.array(sources))[0], target.unit_vectors(np.array(targets))[0]
-    chance = (vector @ scale.target_mean + translation @ scale.source_mean) / 2
-    return bool(vector @ translation - chance >= _MIN_SIMILARITY * scale.typical)
 
 
 def pair_moved(source: EncodedDocument, target: EncodedDocument, scale: Scale, beads: Sequence[Bead]) -> list[Bead]:

@@ -40,7 +40,7 @@ _SYLLABIC_SCRIPTS = {"Hang", "Hani", "Hira", "Kana"}
 
 @dataclass(frozen=True)
 class Document:
-    """The sentences of a document, the paragraph number of each, and its line or sentence number from 1."""
+    """The sentences of a document; of each, a number that differs between paragraphs, and its place from 1."""
 
     sentences: list[str]
     paragraphs: list[int]
@@ -52,16 +52,14 @@ def split_lines(text: str) -> Document:
     sentences: list[str] = []
     paragraphs: list[int] = []
     numbers: list[int] = []
-    paragraph, gap = 0, False
+    empty_lines = 0
     for number, line in enumerate(text.split("\n"), start=1):
-        if not (sentence := _SPACE.sub(" ", line).strip()):
-            gap = True
-            continue
-        paragraph += gap and bool(sentences)
-        gap = False
-        sentences.append(sentence)
-        paragraphs.append(paragraph)
-        numbers.append(number)
+        if sentence := _SPACE.sub(" ", line).strip():
+            sentences.append(sentence)
+            paragraphs.append(empty_lines)
+            numbers.append(number)
+        else:
+            empty_lines += 1
     return Document(sentences, paragraphs, numbers)
 
 

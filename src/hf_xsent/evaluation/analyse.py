@@ -62,7 +62,7 @@ def analyse(settings: AnalyseSettings) -> Analysis:
         gaps = {}
         for tatoeba in sets:
             sides = [embedder.encode(side[: settings.sample]) for side in (tatoeba.sources, tatoeba.targets)]
-            gaps[tatoeba.language] = alignment_gap(*sides).to_dict()
+            gaps[tatoeba.language] = alignment_gap(*sides)
         view = {"pooling": embedder.view.pooling, "layer": embedder.view.layer}
         runs.append({"settings": {**describe(embedder, name), **view}, "versions": versions(), "languages": gaps})
         maps += _word_maps(embedder, texts, Path(name).name, settings.word_pieces)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from hf_xsent.data.readers.compression import lines
+import numpy as np
+
 from hf_xsent.errors import DataError
 
 Bead = tuple[tuple[int, ...], tuple[int, ...]]  # sentence numbers of both sides, from 0; one side may be empty
-
-_LINE = re.compile(r"\s*\[([\d,\s]*)\]\s*:\s*\[([\d,\s]*)\]")
 
 
 @dataclass(frozen=True)
@@ -45,13 +42,13 @@ def document_alignment_scores(
     """
     if len(aligned) != len(gold):
         raise DataError(f"{len(aligned)} documents but {len(gold)} gold alignments: pass one for each document")
-    precision, recall = [0, 0, 0], [0, 0, 0]
+    precision, recall = np.zeros(3), np.zeros(3)
     for document, reference in zip(aligned, gold, strict=True):
         ours, theirs = _distinct(document), _distinct(reference)
-        precision = _add(precision, _count(ours, theirs))
-        recall = _add(recall, _count(_with_both_sides(theirs), _with_both_sides(ours)))
-    strict_precision, lax_precision = (100 * correct / max(1, precision[2]) for correct in precision[:2])
-    strict_recall, lax_recall = (100 * correct / max(1, recall[2]) for correct in recall[:2])
+        precision += _count(ours, theirs)
+        recall += _count(_with_both_sides(theirs), _with_both_sides(ours))
+    strict_precision, lax_precision = (100 * float(correct) / max(1, precision[2]) for correct in precision[:2])
+    strict_recall, lax_recall = (100 * float(correct) / max(1, recall[2]) for correct in recall[:2])
     return DocumentAlignmentScores(
         strict_precision,
         strict_recall,
@@ -60,20 +57,6 @@ def document_alignment_scores(
         lax_recall,
         _f1(lax_precision, lax_recall),
     )
-
-
-def read_alignment(path: str | Path) -> list[Bead]:
-    """Read one bead per line in vecalign's format, ``[source numbers]:[target numbers]`` from 0."""
-    beads = []
-    for number, line in lines(Path(path)):
-        if not line.strip():
-            continue
-        match = _LINE.match(line)
-        if match is None:
-            raise DataError(f"{path}:{number}: not a bead; write [source numbers]:[target numbers], such as [0, 1]:[2]")
-        source, target = (tuple(int(number) for number in side.split(",") if number.strip()) for side in match.groups())
-        beads.append((source, target))
-    return beads
 
 
 def _distinct(beads: Iterable[Bead]) -> set[Bead]:
@@ -94,10 +77,6 @@ def _count(beads: set[Bead], reference: set[Bead]) -> tuple[int, int, int]:
     wrong = beads - reference
     lax = sum(any(not linked[number].isdisjoint(target) for number in source) for source, target in wrong)
     return strict, strict + lax, len(beads)
-
-
-def _add(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    return [left + right for left, right in zip(first, second, strict=True)]
 
 
 def _f1(precision: float, recall: float) -> float:

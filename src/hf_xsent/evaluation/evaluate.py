@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
@@ -74,7 +74,10 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
         for name, values in (("pooling", poolings), ("layers", layers), ("dims", settings.dims)):
             if len(values or ()) > 1:
                 raise RecipeError(f"--{name} takes one value if several models are compared, not {len(values or ())}")
-    results = ResultsFile(settings.output)
+    store, earlier, reports = None, list[Report](), list[Report]()
+    if settings.output is not None:
+        check_writable(settings.output)
+        store, earlier = Store(f"{settings.output}.work"), read_reports(settings.output)
     measured: dict[str, dict[str, Measurement]] = {task.name: {} for task in tasks}
     for model, name in names.items():
         embedder = SentenceEmbedder.from_pretrained(
@@ -86,40 +89,28 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
             for layer in ([embedder.view.layer] if layers is None else layers)
         ]
         described = describe(embedder, model)
-        for task, measurements in measure_tasks(embedder, tasks, described, views, settings.dims, results.store):
+        for task, measurements in measure_tasks(embedder, tasks, described, views, settings.dims, store):
             measured[task.name][name] = measurements[0]
-            results.add([measurement.report for measurement in measurements])
+            reports += [measurement.report for measurement in measurements]
+            if settings.output is not None:
+                _write_results(settings.output, earlier, reports)
             logger.info("%s", "\n".join(measurement.report.headline(task) for measurement in measurements))
     comparisons = [Comparison.of(task, measured[task.name]) for task in tasks] if len(names) > 1 else []
-    results.write(comparisons)
-    return Evaluation(tasks, results.added, comparisons)
+    if settings.output is not None and comparisons:
+        _write_results(settings.output, earlier, reports, comparisons)
+    return Evaluation(tasks, reports, comparisons)
 
 
-class ResultsFile:
-    """The JSON file of reports, and a folder with each measurement, so that a measurement is made once."""
-
-    def __init__(self, output: str | None) -> None:
-        self.output, self.added = output, list[Report]()
-        self.store = None if output is None else Store(f"{output}.work")
-        if output is not None:
-            check_writable(output)
-        self._earlier = [] if output is None else read_reports(output)
-
-    def add(self, reports: Iterable[Report]) -> None:
-        """Add reports, which replace earlier ones of the same settings and data, and write the file."""
-        self.added += reports
-        self.write([])
-
-    def write(self, comparisons: Sequence[Comparison]) -> None:
-        """Write the file."""
-        if self.output is None:
-            return
-        replaced = {report.subject for report in self.added}
-        reports = [*(report for report in self._earlier if report.subject not in replaced), *self.added]
-        content: dict[str, Any] = {"runs": [asdict(report) for report in reports]}
-        if comparisons:
-            content["comparisons"] = [comparison.to_dict() for comparison in comparisons]
-        write_json(self.output, content)
+def _write_results(
+    output: str, earlier: Sequence[Report], reports: Sequence[Report], comparisons: Sequence[Comparison] = ()
+) -> None:
+    """Write the JSON file of reports; new ones replace earlier ones of the same settings and data."""
+    replaced = {report.subject for report in reports}
+    both = [*(report for report in earlier if report.subject not in replaced), *reports]
+    content: dict[str, Any] = {"runs": [asdict(report) for report in both]}
+    if comparisons:
+        content["comparisons"] = [comparison.to_dict() for comparison in comparisons]
+    write_json(output, content)
 
 
 def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:
@@ -163,17 +154,21 @@ def measure_tasks(
         if task in missing:
             vectors.add(task.sentences())
         for view, dim, view_settings in Progress(variants, desc=f"scoring {task.name}", unit=" settings", delay=2):
-            measure = partial(Measurement.of, task, view_settings, vectors.of(view, dim))
-            if store is None:
-                measurements.append(measure())
-            else:
-                write = partial(_write, measure)
-                measurements.append(store.get(_name(task, view_settings), write, Measurement.read))
+            write = partial(_measure, task, view_settings, vectors.of(view, dim))
+            measurements.append(
+                write() if store is None else store.get(_name(task, view_settings), write, Measurement.read)
+            )
         yield task, measurements
 
 
-def _write(measure: Callable[[], Measurement], path: Path) -> None:
-    measure().write(path)
+def _measure(
+    task: EvaluationTask, view_settings: Mapping[str, Any], encode: Encode, path: Path | None = None
+) -> Measurement:
+    scores, outcomes = task.measure(encode)
+    measurement = Measurement(Report.of(task, view_settings, scores), outcomes)
+    if path is not None:
+        measurement.write(path)
+    return measurement
 
 
 def _name(task: EvaluationTask, view_settings: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.errors import OutputError
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores
+from hf_xsent.evaluation.task import EvaluationTask, Metrics, Outcomes, Scores
 from hf_xsent.pages.tables import Table
 
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
@@ -75,12 +75,6 @@ class Measurement:
 
     report: Report
     outcomes: Outcomes
-
-    @classmethod
-    def of(cls, task: EvaluationTask, settings: Mapping[str, Any], encode: Encode) -> Measurement:
-        """Measure the vectors of one view."""
-        scores, outcomes = task.measure(encode)
-        return cls(Report.of(task, settings, scores), outcomes)
 
     def write(self, path: Path) -> None:
         """Write the file."""

@@ -11,7 +11,6 @@ import numpy as np
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
-from hf_xsent.logs import Progress
 from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.encode_interface import SupportsEncode
 
@@ -77,16 +76,14 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def retrieval_by_language(
     model: SupportsEncode,
     pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]],
-    progress: bool = True,
     target_language: str | None = None,
 ) -> dict[str, RetrievalAccuracy]:
     """Measure accuracy@1 between the sources and targets of each language.
 
     A model with language embeddings needs ``target_language``; the keys of ``pairs`` are the languages of the sources.
     """
-    bar = Progress(pairs.items(), desc="retrieval", unit=" languages", disable=None if progress else True)
     results = {}
-    for language, (sources, targets) in bar:
+    for language, (sources, targets) in pairs.items():
         if target_language is None:
             vectors = model.encode([*sources, *targets])
             results[language] = accuracy_at_1(vectors[: len(sources)], vectors[len(sources) :])

@@ -39,14 +39,12 @@ def paired_differences(
     score: Callable[[np.ndarray], np.ndarray],
     first: Sequence[Outcomes],
     second: Sequence[Outcomes],
-    samples: int = SAMPLES,
-    seed: int = 0,
 ) -> dict[str, Difference]:
     """Return second - first for each language and group.
 
     Each side is one or more runs of a model (such as different seeds), whose scores are averaged.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     measured: dict[str, float] = {}
     resampled: dict[str, np.ndarray] = {}
     for language, rows in first[0].rows.items():
@@ -59,7 +57,7 @@ def paired_differences(
         count = len(rows)
         measured[language] = float(difference(np.arange(count)))
         at_once = max(1, _NUMBERS_AT_ONCE // count)
-        sizes = [min(at_once, samples - start) for start in range(0, samples, at_once)]
+        sizes = [min(at_once, SAMPLES - start) for start in range(0, SAMPLES, at_once)]
         resampled[language] = np.concatenate([difference(rng.integers(count, size=(size, count))) for size in sizes])
     for group, members in first[0].groups.items():
         measured[group] = float(np.mean([measured[member] for member in members]))

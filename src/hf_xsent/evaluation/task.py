@@ -97,10 +97,10 @@ class EvaluationTask(ABC):
 
 
 def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:
-    """Average each metric over the members of each group, if all were measured; ``pairs`` is summed instead."""
+    """Average each metric over the members of each group; ``pairs`` is summed instead."""
     return {
         name: {key: _mean(key, [languages[member][key] for member in members]) for key in languages[members[0]]}
-        for name, members in measured_groups(languages, groups).items()
+        for name, members in groups.items()
     }
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hf_xsent.data.benchmarks.gold_links import GoldPair
 from hf_xsent.data.words.links import Link
-from hf_xsent.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -19,14 +17,7 @@ class AlignmentScores:
     recall: float  # share of the sure links that were found
 
 
-def alignment_scores(aligned: Sequence[Iterable[Link]], gold: Sequence[GoldPair]) -> AlignmentScores:
-    """Measure the links of each gold pair."""
-    if len(aligned) != len(gold):
-        raise DataError(f"links of {len(aligned)} pairs cannot be measured on {len(gold)} gold pairs")
-    return link_scores(aligned, [pair.sure for pair in gold], [pair.possible for pair in gold])
-
-
-def link_scores(
+def alignment_scores(
     aligned: Sequence[Iterable[Link]], sure: Sequence[Iterable[Link]], possible: Sequence[Iterable[Link]]
 ) -> AlignmentScores:
     """Measure links by AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) (Och and Ney, 2003); S counts as part of P."""

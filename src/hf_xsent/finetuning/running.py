@@ -116,7 +116,7 @@ def run(
     if trains:
         model = _untrained(kind, options, config)
     else:
-        model = without_padding(_fine_tuned(str(folder) if train else options.model, kind))
+        model = without_padding(_fine_tuned(str(folder if train else options.model), kind))
     recipe = {key: value for key, value in asdict(options).items() if key not in _OF_COMMAND}
     tuner = FineTuner(model, training, task, train, dev, tokenizer, decides, recipe)
     if trains:
@@ -148,7 +148,7 @@ def _identify(options: FineTuningOptions) -> dict[str, Any]:
 
 def _setting(options: FineTuningOptions) -> str:
     """Return zero-shot or translate-train, from the training languages of this run or of the model's recipe."""
-    train, recipe = options.train, Path(options.model) / RECIPE_FILE
+    train, recipe = options.train, Path(str(options.model)) / RECIPE_FILE
     if not train and recipe.is_file():
         train = yaml.safe_load(recipe.read_text(encoding="utf-8")).get("train")
     languages = {name.partition("=")[0] for name in train or ()}
@@ -160,8 +160,8 @@ def _setting(options: FineTuningOptions) -> str:
 def _untrained(kind: Any, options: FineTuningOptions, config: dict[str, Any]) -> Any:
     """Load the encoder and initialize the task's head."""
     if options.dropout is not None:
-        config |= dict.fromkeys(family(load_encoder_config(options.model)).dropouts, options.dropout)
-    return task_model(options.model, kind, **config)
+        config |= dict.fromkeys(family(load_encoder_config(str(options.model))).dropouts, options.dropout)
+    return task_model(str(options.model), kind, **config)
 
 
 def _fine_tuned(name_or_path: str, kind: Any) -> Any:

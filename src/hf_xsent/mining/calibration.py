@@ -12,7 +12,6 @@ from hf_xsent.data.cleaning.repeats import normalise
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
-from hf_xsent.logs import Progress
 from hf_xsent.mining.margin import MinedPairs
 
 Gold = Set[tuple[int, int]]
@@ -88,7 +87,7 @@ def read_gold(
     for column, (side, file) in enumerate(zip((source, target), files, strict=True)):
         cells = {pair[column] for pair in pairs}
         texts = _lines_of(Path(file), cells) if numbered else {cell: cell for cell in cells}
-        of_texts = _rows_of_texts(side, {normalise(text) for text in texts.values()}, f"{path}: gold pairs in {file}")
+        of_texts = _rows_of_texts(side, {normalise(text) for text in texts.values()})
         of_cells = {cell: of_texts[key] for cell, text in texts.items() if (key := normalise(text)) in of_texts}
         for number, pair in enumerate(pairs, start=1):
             if pair[column] not in of_cells:
@@ -118,15 +117,14 @@ def _read_cells(path: Path) -> list[tuple[str, str]]:
 
 def _lines_of(file: Path, numbers: set[str]) -> dict[str, str]:
     """Return the texts of the lines with these numbers that are not empty."""
-    read = Progress(lines(file), f"reading gold pairs in {file.name}", unit=" lines", unit_scale=True, delay=2)
     texts = {int(number): number for number in numbers}
-    return {texts[number]: line for number, line in read if number in texts and line.strip()}
+    return {texts[number]: line for number, line in lines(file) if number in texts and line.strip()}
 
 
-def _rows_of_texts(side: Sentences, wanted: set[str], description: str) -> dict[str, int]:
+def _rows_of_texts(side: Sentences, wanted: set[str]) -> dict[str, int]:
     """Map normalised texts to rows."""
     rows = {}
-    for number in Progress(range(side.batch_count), desc=description, unit=" batches", delay=2):
+    for number in range(side.batch_count):
         for row, text in enumerate(side.batch(number)):
             if (key := normalise(text)) in wanted:
                 rows[key] = number * side.rows_per_batch + row

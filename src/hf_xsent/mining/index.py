@@ -18,13 +18,14 @@ logger = logging.getLogger(__name__)
 
 _TRAINING_ROWS = 200_000
 _ROWS_PER_BLOCK = 1 << 16
+_SAMPLE = 1000  # sources that measure the recall
 _LOW_RECALL = 0.95
 
 
 def nearest_by_index(
-    source: Vectors, target: Vectors, k: int, index: str, probes: int = 32, sample: int = 1000
+    source: Vectors, target: Vectors, k: int, index: str, probes: int = 32
 ) -> tuple[Neighbours, Neighbours, float]:
-    """Return the neighbours of both sides, and their recall on ``sample`` sources.
+    """Return the neighbours of both sides, and their recall on a sample of the sources.
 
     ``index`` is a faiss factory string such as ``IVF4096,Flat``, ``IVF4096,PQ48`` or ``HNSW32``; of an IVF index,
     ``probes`` cells are searched per query. Cosines are exact, but a margin is approximate if a neighbour was
@@ -33,7 +34,7 @@ def nearest_by_index(
     check_vectors(source, target, k)
     of_source = _search(_build(target, index, probes), source, target, k)
     of_target = _search(_build(source, index, probes), target, source, k)
-    rows = np.linspace(0, len(source) - 1, min(sample, len(source)), dtype=np.int64)
+    rows = np.linspace(0, len(source) - 1, min(_SAMPLE, len(source)), dtype=np.int64)
     exact = nearest_one_way(source[rows], target, k)
     is_found = (exact.indices[:, :, None] == of_source.indices[rows][:, None, :]).any(2)
     recall = float(is_found.float().mean())

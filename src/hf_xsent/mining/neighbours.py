@@ -23,6 +23,7 @@ from hf_xsent.mining.vectors import ShardedVectors
 
 logger = logging.getLogger(__name__)
 Vectors = np.ndarray | Tensor | ShardedVectors
+_MEMORY_MIB = 256
 _LARGEST_TILE = 4096
 _TILES_IN_STRIP = 8
 # Use bfloat16 if its products are this many times as fast: the gain must pay for recomputing, in float32, the cosines
@@ -54,7 +55,7 @@ def nearest_both_ways(
     source: Vectors,
     target: Vectors,
     k: int = 4,
-    memory_mib: int = 256,
+    memory_mib: int = _MEMORY_MIB,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
     allow_fewer: bool = False,
@@ -76,12 +77,12 @@ def nearest_both_ways(
 
 
 def nearest_one_way(
-    queries: Vectors, candidates: Vectors, k: int = 4, memory_mib: int = 256, device: str | torch.device = "cpu"
+    queries: Vectors, candidates: Vectors, k: int = 4, device: str | torch.device = "cpu"
 ) -> Neighbours:
     """Return the exact neighbours of each query among the candidates."""
     check_vectors(queries, candidates, k, both_ways=False)
     best = TopK(len(queries), k, device)
-    _compare(queries, candidates, best, None, memory_mib, device, torch.float32)
+    _compare(queries, candidates, best, None, _MEMORY_MIB, device, torch.float32)
     return best.result()
 
 
@@ -113,20 +114,17 @@ def bfloat16_gain(width: int, device: str | torch.device = "cpu") -> float:
 
 
 @_exact_products()
-def exact_cosines(
-    indices: Tensor, queries: Vectors, candidates: Vectors, memory_mib: int = 256, device: str | torch.device = "cpu"
-) -> Neighbours:
+def exact_cosines(indices: Tensor, queries: Vectors, candidates: Vectors) -> Neighbours:
     """Compute the float32 cosines of these neighbours and sort them, nearest first."""
     indices = indices.sort(1).values
     cosines = torch.empty(indices.shape)
-    vectors_per_block = max(32, (memory_mib << 20) // (16 * queries.shape[1]))
-    step = max(1, vectors_per_block // indices.shape[1])
+    step = max(1, (_MEMORY_MIB << 20) // (16 * queries.shape[1] * indices.shape[1]))
     for start in range(0, len(indices), step):
         block = indices[start : start + step]
         wanted = block.flatten().numpy()
-        nearest = unit_vectors(candidates[wanted], device).view(*block.shape, -1)
-        units = unit_vectors(queries[start : start + step], device)
-        cosines[start : start + step] = (nearest @ units[:, :, None]).squeeze(2).cpu()
+        nearest = unit_vectors(candidates[wanted]).view(*block.shape, -1)
+        units = unit_vectors(queries[start : start + step])
+        cosines[start : start + step] = (nearest @ units[:, :, None]).squeeze(2)
     cosines, order = cosines.sort(dim=1, descending=True, stable=True)
     return Neighbours(cosines, indices.gather(1, order))
 

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from hf_xsent.compat import mark_initialized
 from hf_xsent.errors import MissingExtraError, RecipeError, did_you_mean
-from hf_xsent.models.loading import build_encoder
 
 
 def add_adapters(encoder: PreTrainedModel, rank: int, alpha: float, targets: Sequence[str] | None = None) -> None:
@@ -26,13 +24,6 @@ def add_adapters(encoder: PreTrainedModel, rank: int, alpha: float, targets: Seq
     for name, module in encoder.named_modules():
         if ".lora_" in name:
             mark_initialized(module)
-
-
-def check_adapters(targets: Sequence[str] | None, config: PreTrainedConfig) -> None:
-    """Raise an error if peft or a target is missing, before an encoder of this config is loaded."""
-    _peft()
-    with torch.device("meta"):
-        _linear_layers(targets, build_encoder(config))
 
 
 def plain_weights(module: nn.Module, state: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
+from transformers.utils import can_return_tuple
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.config import AlignmentConfig
@@ -257,11 +258,11 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForPreTraining):
     """The extraction with its objectives, trained on token ids or on layer sums."""
 
-    def forward(self, *, return_dict: bool | None = None, **batch: Any) -> Any:  # type: ignore[override]
+    @can_return_tuple
+    def forward(self, **batch: Any) -> Any:  # type: ignore[override]
         """Compute the losses of a batch of ``sentence_pairs``."""
         loss, losses = self.sentence_loss(self.sentence_pairs(batch), batch)
-        output = AlignmentOutput(loss=loss, losses=losses)
-        return output.to_tuple() if return_dict is False else output
+        return AlignmentOutput(loss=loss, losses=losses)
 
     def train_critics(self, batch: Mapping[str, Any], learning_rate: float) -> Mapping[str, Any]:
         """Train the critic on a batch; return it with the hidden states, which are computed once."""

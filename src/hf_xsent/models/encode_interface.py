@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,13 +24,6 @@ class SupportsEncode(Protocol):
         """Return one embedding per sentence."""
 
 
-class _Vectors(Protocol):
-    def __call__(
-        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None, dim: int | None
-    ) -> np.ndarray:
-        """Return float32 embeddings of the model's width, or of ``dim`` dimensions, at most the hidden size."""
-
-
 class SentenceTransformerMethods:
     """The methods of SentenceTransformer that its evaluators call, with the arguments that they pass."""
 
@@ -39,7 +33,7 @@ class SentenceTransformerMethods:
         """Return the model's prompts by name."""
         return {}
 
-    _vectors: _Vectors  # a method of each subclass
+    _vectors: Callable[..., np.ndarray]  # a method of each subclass
 
     def encode(
         self,
@@ -96,14 +90,9 @@ class SentenceTransformerMethods:
         return first @ second.T
 
     @property
-    def model_card_data(self) -> _NoCardData:
+    def model_card_data(self) -> SimpleNamespace:
         """Discard metrics of sentence-transformers' evaluators; ``hf-xsent publish`` reads results files."""
-        return _NoCardData()
-
-
-class _NoCardData:
-    def set_evaluation_metrics(self, *_: object) -> None:
-        """Do nothing."""
+        return SimpleNamespace(set_evaluation_metrics=lambda *_, **__: None)
 
 
 def check_finite(vectors: np.ndarray, precision: str, name: Callable[[int], str]) -> None:

@@ -61,22 +61,7 @@ def load_encoder(
     if options.get("dtype") is None:
         options["dtype"] = options.pop("torch_dtype", None) or torch.float32
     with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
-        encoder = AutoModel.from_pretrained(name_or_path, config=config, use_safetensors=True, **options)
-    check_weights(encoder, name_or_path)
-    return encoder
-
-
-def check_weights(model: torch.nn.Module, name_or_path: str) -> None:
-    """Raise an error if a weight is NaN or infinite."""
-    for name, weight in model.named_parameters():
-        if weight.is_meta:  # offloaded to a disk by device_map
-            continue
-        # Check the sum first, which needs no extra memory. It may overflow although all weights are finite.
-        if not torch.isfinite(weight.detach().sum(dtype=torch.float32)) and not torch.isfinite(weight).all():
-            raise ModelError(
-                f"the model {name_or_path!r} has weights that are NaN or infinite ({name}): its training diverged or "
-                "its file is damaged; use an earlier checkpoint"
-            )
+        return AutoModel.from_pretrained(name_or_path, config=config, use_safetensors=True, **options)
 
 
 def hub_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:

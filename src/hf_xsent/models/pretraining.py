@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
+from transformers.utils import can_return_tuple
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.config import AlignmentConfig
@@ -144,6 +145,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             for name, value in module.initial_tensors().items():
                 init.copy_(tensors[name], value)
 
+    @can_return_tuple
     def forward(  # type: ignore[override]  # pairs in training, single sentences at inference
         self,
         source_input_ids: Tensor,
@@ -152,9 +154,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
         target_attention_mask: Tensor,
         *,
         cached: CachedBatch | None = None,
-        return_dict: bool | None = None,
         **batch: Tensor | None,
-    ) -> AlignmentOutput | tuple[Any, ...]:
+    ) -> Any:
         """Compute the losses of a batch of N pairs.
 
         Optional: ``language_ids`` (2N: all sources, then all targets); a teacher's embeddings (N × d), named by
@@ -186,8 +187,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             loss = torch.stack(means).mean()
             total = total + self.config.objectives[name].weight * loss
             losses[name] = losses.get(name, 0) + loss.detach()
-        output = AlignmentOutput(loss=total, losses={name: losses[name] for name in self.objectives if name in losses})
-        return output.to_tuple() if return_dict is False else output
+        return AlignmentOutput(loss=total, losses={name: losses[name] for name in self.objectives if name in losses})
 
     def sentence_pairs(self, batch: Mapping[str, Any]) -> SentencePairs:
         """Embed both sides of a batch of ``forward``."""

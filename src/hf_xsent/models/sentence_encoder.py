@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,22 +12,19 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
+from transformers.utils import can_return_tuple
 
-from hf_xsent.compat import attention_of, set_attention
 from hf_xsent.errors import ModelError
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
+from hf_xsent.models.config import SentenceEncoderConfig
 from hf_xsent.models.encode_interface import SentenceTransformerMethods
-from hf_xsent.models.encoder_config import SentenceEncoderConfig
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.loading import build_encoder
 from hf_xsent.models.saved_model import SavedModel
 from hf_xsent.models.text_encoder import TextEncoder, View
 from hf_xsent.tensors.dropout import use_fast_dropout
 from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass
@@ -38,7 +35,6 @@ class SentenceEncoderOutput(ModelOutput):
     sentence_embedding: Tensor | None = None
     pooler_output: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None  # of the embeddings and each layer
-    attentions: tuple[Tensor, ...] | None = None  # of each layer
 
 
 class SentenceEncoder(SentenceTransformerMethods, SavedModel):
@@ -116,6 +112,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         for config in (self.encoder.config, self.config.encoder_config):
             config.vocab_size = value.num_embeddings
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor,
@@ -123,14 +120,9 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         language_ids: Tensor | None = None,
         *,
         output_hidden_states: bool | None = None,
-        output_attentions: bool | None = None,
-        return_dict: bool | None = None,
         **_: object,
-    ) -> SentenceEncoderOutput | tuple[Any, ...]:
-        """Return hidden states and sentence embeddings of a padded batch.
-
-        Attentions need a second pass, by the encoder's own forward over the padded batch.
-        """
+    ) -> Any:
+        """Return hidden states and sentence embeddings of a padded batch."""
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         packed, states = pack([input_ids], [mask]), None
         if self.config.output_hidden_states if output_hidden_states is None else output_hidden_states:
@@ -140,26 +132,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         else:
             last, vectors = self._encode_last(packed, language_ids)
             hidden = unpack(last, packed, mask)
-        attentions = None
-        if self.config.output_attentions if output_attentions is None else output_attentions:
-            attentions = self._attentions(input_ids, mask, language_ids)
-        output = SentenceEncoderOutput(hidden, vectors, vectors, states, attentions)
-        return output if (self.config.return_dict if return_dict is None else return_dict) else output.to_tuple()
-
-    def _attentions(self, input_ids: Tensor, mask: Tensor, language_ids: Tensor | None) -> tuple[Tensor, ...]:
-        """Return each layer's attention weights, N × heads × L × L."""
-        inputs: dict[str, Tensor] = {"input_ids": input_ids}
-        if language_ids is not None and self.config.languages:
-            added = self.language_embeddings(language_ids)[:, None]
-            inputs = {"inputs_embeds": self.get_input_embeddings()(input_ids) + added}
-        previous = attention_of(self.encoder.config)
-        set_attention(self.encoder.config, "eager")  # other implementations return no weights
-        try:
-            output = self.encoder(**inputs, attention_mask=mask, output_attentions=True)
-        finally:
-            set_attention(self.encoder.config, previous)
-        attentions: tuple[Tensor, ...] = output.attentions
-        return attentions
+        return SentenceEncoderOutput(hidden, vectors, vectors, states)
 
     def _encode_layers(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[list[Tensor], Tensor]:
         """Return the T × d hidden states of the embeddings and each layer, and N × d sentence embeddings."""

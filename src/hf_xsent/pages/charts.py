@@ -68,15 +68,13 @@ def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Se
     return _svg(title, height, parts)
 
 
-def curve_chart(
-    title: str, curves: Mapping[str, tuple[int, Points]], across: str, from_zero: bool = False, named: bool = False
-) -> str:
+def curve_chart(title: str, curves: Mapping[str, tuple[int, Points]], across: str, named: bool = False) -> str:
     """Draw one line per name, from its series (a color) and points; ``across`` is the label of the horizontal axis.
 
     ``named`` writes the names at the ends of the lines, for charts without a legend.
     """
     points = [point for _, line in curves.values() for point in line]
-    axes = _Axes.around(points, from_zero)
+    axes = _Axes.around(points)
     parts = axes.draw(across)
     taken: list[Box] = []
     for name, (series, line) in curves.items():
@@ -216,15 +214,13 @@ class _Axes:
     top: float
 
     @classmethod
-    def around(cls, points: Points, from_zero: bool = False) -> _Axes:
-        """Return axes around all points with margins; ``from_zero`` includes 0, with no margin below it."""
+    def around(cls, points: Points) -> _Axes:
+        """Return axes around all points, with margins above and below."""
         xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
-        ys += [0.0] * from_zero
         span = (max(ys) - min(ys)) or abs(max(ys))
         span = span if span > _SMALLEST else 1.0
-        bottom = min(ys) - 0.08 * span if min(ys) or not from_zero else 0.0
         high = max(xs) if max(xs) - min(xs) > _SMALLEST else min(xs) + 1.0
-        return cls(min(xs), high, bottom, max(ys) + 0.08 * span)
+        return cls(min(xs), high, min(ys) - 0.08 * span, max(ys) + 0.08 * span)
 
     def x(self, value: float) -> float:
         return _LEFT + (value - self.low) / (self.high - self.low) * (WIDTH - _LEFT - _RIGHT)

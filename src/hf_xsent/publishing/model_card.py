@@ -139,11 +139,15 @@ def write_model_card(
 def encoding_facts(folder: str | Path) -> dict[str, Any]:
     """Return how a saved model encodes, as its config.json states it: prompt, pooling, length, dimensions."""
     config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    settings, pooling = config.get(SETTINGS, config), config.get(SETTINGS, config)["pooling"]
-    mean_of_layers = (settings["model_type"], pooling) == ("dual-pivot", "mean")
+    settings = config.get(SETTINGS, config)
+    pooling, mixes_layers = settings["pooling"], settings["model_type"] == "dual-pivot"
+    if mixes_layers and pooling == "mean":
+        pooling = "mean of layers"
+    elif pooling == "sum" and not mixes_layers:  # sentence-transformers has only the mean, of the same direction
+        pooling = "mean"
     return {
         "prompt": (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",
-        "pooling": "mean of layers" if mean_of_layers else pooling,
+        "pooling": pooling,
         "max_length": settings["max_length"],
         "normalize": settings["normalize"],
         "dimensions": settings.get("dim") or config.get("encoder_config", config)["hidden_size"],

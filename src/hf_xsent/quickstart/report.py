@@ -26,7 +26,7 @@ def report(results: Mapping[str, Any]) -> Document:
     ]
     curve: Part = "Too few steps for a curve."
     if len(losses) > 1:
-        curve = Html(curve_chart("Training loss by step", {"loss": (1, losses)}, "step", from_zero=True))
+        curve = Html(curve_chart("Training loss by step", {"loss": (1, losses)}, "step"))
     return Document(
         f"From {before:.1f}% to {after:.1f}% of translations found",
         [

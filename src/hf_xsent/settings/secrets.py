@@ -45,23 +45,17 @@ def _refusal(what: str) -> str:
     )
 
 
-def _walk(settings: Mapping[Any, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Iterate over the path, name and value of each setting; keys are values too, because they may hold a secret.
-
-    Each container is visited once, so that aliases of YAML, which may be recursive, do not multiply the work.
-    """
-    seen, waiting = set[int](), list[tuple[str, str, Any]]([("", "", settings)])
-    while waiting:
-        path, name, value = waiting.pop()
-        if not isinstance(value, Mapping):
-            yield path, name, value
-        if isinstance(value, Mapping | list | tuple) and id(value) not in seen:
-            seen.add(id(value))
-            if isinstance(value, Mapping):
-                waiting += [(path or "a key", "", key) for key in value]
-                waiting += [(f"{path}.{key}".removeprefix("."), str(key), inner) for key, inner in value.items()]
-            else:
-                waiting += [(path, "", one) for one in value]
+def _walk(value: Any, path: str = "", name: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Iterate over the path, name and value of each setting; keys are values too, because they may hold a secret."""
+    if not isinstance(value, Mapping):
+        yield path, name, value
+    if isinstance(value, list | tuple):
+        for element in value:
+            yield from _walk(element, path)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield path or "a key", "", key
+            yield from _walk(inner, f"{path}.{key}".removeprefix("."), str(key))
 
 
 def _holds_secret(value: Any) -> bool:

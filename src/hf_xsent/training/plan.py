@@ -14,7 +14,6 @@ from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sampling.mixing import mixing_probabilities
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
-from hf_xsent.models.adapters import check_adapters
 from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.layer_selection import reduced_config
@@ -64,10 +63,8 @@ class Plan:
         config.teachers(encoder)  # raises an error if an objective lacks its teacher
         check_arguments_of_model(training, config)
         _check_kind_of_data(recipe.data, config)
-        if config.lora_rank is not None:
-            check_adapters(config.lora_targets, encoder_config)
-            if training.fsdp:
-                raise RecipeError("adapters are merged into full weights, which FSDP shards: use DDP or ZeRO-2")
+        if config.lora_rank is not None and training.fsdp:
+            raise RecipeError("adapters are merged into full weights, which FSDP shards: use DDP or ZeRO-2")
         check_frozen_layers(training.frozen_layers, encoder_config)
         if training.early_stopping_patience is not None and not (recipe.data.dev or recipe.data.dev_pairs):
             raise RecipeError(NO_DEV_FOR_EARLY_STOPPING)

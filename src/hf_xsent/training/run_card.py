@@ -59,4 +59,4 @@ def write_run_card(
         facts["languages"] = sorted({*facts["pairs"], getattr(trainer, "target_language", "en")})
     known = {"name": name, "license": license, "base_model": base_model, "repository": trainer.hub_model_id}
     facts |= encoding_facts(folder) | {key: value for key, value in known.items() if value}
-    write_text(folder / "README.md", f"{render_card(CardFacts(**facts))}")
+    write_text(folder / "README.md", f"{render_card(CardFacts(**facts))}\n")

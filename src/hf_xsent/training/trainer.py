@@ -241,7 +241,6 @@ class AlignmentTrainer(RunTrainer):
             results = retrieval_by_language(
                 self._dev_encoder(model),
                 {language: dev.pairs(language) for language in dev.languages},
-                progress=False,
                 target_language=self.target_language if model.config.languages else None,
             )
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in _metrics(results).items()}

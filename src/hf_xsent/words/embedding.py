@@ -19,7 +19,7 @@ from hf_xsent.models.families import family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.tensors.packing import pack, unpack
 from hf_xsent.tensors.word_grid import standardize_pairs
-from hf_xsent.words.posteriors import ANY_PLACE, DECAY, TEMPERATURE, link_posteriors
+from hf_xsent.words.posteriors import link_posteriors
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -77,8 +77,7 @@ class EmbeddingAligner:
     @property
     def identity(self) -> tuple[Any, ...]:
         """All that decides the links besides sentences and weights."""
-        constants = (TEMPERATURE, DECAY, ANY_PLACE)
-        return ("posteriors", constants, self.layer, self.threshold, self.prompt, str(self.model.dtype))
+        return ("posteriors", self.layer, self.threshold, self.prompt, str(self.model.dtype))
 
     @torch.inference_mode()
     def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:

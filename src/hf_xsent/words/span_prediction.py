@@ -12,7 +12,7 @@ from hf_xsent.data.words.links import Link, best_first
 from hf_xsent.data.words.splitting import Words
 from hf_xsent.errors import ModelError
 from hf_xsent.models.batching import batches_by_length
-from hf_xsent.models.loading import check_weights, load_tokenizer, quiet_loading
+from hf_xsent.models.loading import load_tokenizer, quiet_loading
 from hf_xsent.models.precision import compute_dtype
 
 if TYPE_CHECKING:
@@ -45,18 +45,15 @@ class SpanAligner:
 
     @classmethod
     def from_pretrained(
-        cls, name_or_path: str, threshold: float = THRESHOLD, device: str | None = None, precision: str = "float32"
+        cls, name_or_path: str, threshold: float = THRESHOLD, device: str = "cpu", precision: str = "float32"
     ) -> Self:
         """Load a question answering checkpoint such as qiyuw/WSPAlign-xlm-base."""
-        if device is None:
-            device = "cuda" if torch.cuda.is_available() else "cpu"
         options = {"dtype": compute_dtype(precision, device), "output_loading_info": True}
         tokenizer = load_tokenizer(name_or_path)
         with quiet_loading():
             model, report = AutoModelForQuestionAnswering.from_pretrained(name_or_path, **options)
         if report["missing_keys"]:
             raise ModelError(f"{name_or_path!r} was not trained to answer questions: use a WSPAlign checkpoint")
-        check_weights(model, name_or_path)
         return cls(model.to(device), tokenizer, threshold)
 
     @property

@@ -62,10 +62,10 @@ def test_folders_of_mlqa_and_xquad_are_read_by_their_names(tmp_path: Path) -> No
     record = ("1", "Who?", "Ada wrote it.", [(0, "Ada")])
     for name in ("dev-context-de-question-de", "dev-context-de-question-en", "test-context-es-question-es", "xquad.th"):
         write_squad(tmp_path / f"{name}.json", [record])
-    assert [one.name for one in load_mlqa(tmp_path, "dev")] == ["de"]
-    assert [one.name for one in load_mlqa(tmp_path, "dev", generalized=True)] == ["de", "de-en"]
-    assert [one.name for one in load_mlqa(tmp_path)] == ["es"]
-    assert [one.name for one in load_xquad(tmp_path)] == ["th"]
+    assert [test_set.name for test_set in load_mlqa(tmp_path, "dev")] == ["de"]
+    assert [test_set.name for test_set in load_mlqa(tmp_path, "dev", generalized=True)] == ["de", "de-en"]
+    assert [test_set.name for test_set in load_mlqa(tmp_path)] == ["es"]
+    assert [test_set.name for test_set in load_xquad(tmp_path)] == ["th"]
     with pytest.raises(DataError, match="no files such as train-context-de-question-en.json"):
         load_mlqa(tmp_path, "train")
 

@@ -21,7 +21,7 @@ def tracks(tmp_path: Path) -> Path:
 def test_tracks_are_found_by_their_languages(tracks: Path) -> None:
     first, second = load_sts17(tracks)
     assert (first.pair, first.first, first.second, first.gold) == ("ar-ar", ["eins", "zwei"], ["one", "two"], [0, 2.5])
-    assert [one.pair for one in load_sts17(tracks, ["tr-en", "ar-ar"])] == ["tr-en", "ar-ar"]
+    assert [test_set.pair for test_set in load_sts17(tracks, ["tr-en", "ar-ar"])] == ["tr-en", "ar-ar"]
     assert second.gold == [5, 1]
 
 
@@ -100,7 +100,7 @@ def test_the_hub_gives_the_same_records(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split, **_: columns)
     (tmp_path / "de-en.jsonl").write_text("".join(json.dumps(row) + "\n" for row in _rows()))
     assert load_sts22("owner/sts22") == load_sts22(tmp_path)
-    assert [one.pair for one in load_sts17("owner/sts17")] == ["ar-en"]
+    assert [test_set.pair for test_set in load_sts17("owner/sts17")] == ["ar-en"]
     with pytest.raises(DataError, match="has no 'es-es'"):
         load_sts17("owner/sts17", ["es-es"])
     monkeypatch.setattr(datasets, "get_dataset_config_names", lambda repo: ["other"])

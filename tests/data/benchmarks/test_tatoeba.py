@@ -25,8 +25,8 @@ def test_lines_stay_paired(folder: Path) -> None:
 
 
 def test_languages_go_by_any_code_in_the_order_asked_for(folder: Path) -> None:
-    assert [found.language for found in load_tatoeba(folder)] == ["cmn", "deu"]
-    assert [found.language for found in load_tatoeba(folder, ["de", "zh"])] == ["deu", "cmn"]
+    assert [test_set.language for test_set in load_tatoeba(folder)] == ["cmn", "deu"]
+    assert [test_set.language for test_set in load_tatoeba(folder, ["de", "zh"])] == ["deu", "cmn"]
     with pytest.raises(DataError, match="has no 'fr', only cmn, deu"):
         load_tatoeba(folder, ["fra"])
     with pytest.raises(DataError, match="unknown language code 'deuu'"):
@@ -76,6 +76,6 @@ def test_groups_hold_what_their_names_say() -> None:
 
 def test_the_real_folder_has_all_languages(assets: Path) -> None:
     sets = load_tatoeba(assets / "data" / "tatoeba")
-    assert [found.language for found in sets] == tatoeba_groups()["112"]
-    full = {found.language for found in sets if len(found.sources) == 1000}
+    assert [test_set.language for test_set in sets] == tatoeba_groups()["112"]
+    full = {test_set.language for test_set in sets if len(test_set.sources) == 1000}
     assert set(tatoeba_groups()["36"]) & full == set(tatoeba_groups()["28"])

@@ -66,8 +66,8 @@ def test_a_first_pair_that_looks_like_codes_is_a_pair(language: str, row: str, t
 
 def test_the_column_that_is_not_stated_is_not_the_stated_one(tmp_path: Path) -> None:
     path = _table(tmp_path / "a.tsv", "ein Hund\ta dog", "\t".join(PAIR))
-    for stated in ({"source_column": 1}, {"target_column": 0}):
-        assert list(read_pairs(BitextSource("en", path, "de", **stated)))[0] == ("a dog", "ein Hund")  # type: ignore[arg-type]
+    for columns in ({"source_column": 1}, {"target_column": 0}):
+        assert list(read_pairs(BitextSource("en", path, "de", **columns)))[0] == ("a dog", "ein Hund")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_records_moses_files_and_tmx_match_languages_as_headers_do(tag: str, tmp
     (tmp_path / "opus.jsonl").write_text(json.dumps({"translation": record}), "utf-8")
     for name, text in (("eng", PAIR[1]), (tag, PAIR[0]), ("ids", "1")):
         (tmp_path / f"moses.{name}").write_text(text + "\n", "utf-8")
-    segments = "".join(f'<tuv xml:lang="{one}"><seg>{text}</seg></tuv>' for one, text in list(record.items())[1:])
+    segments = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in list(record.items())[1:])
     (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{segments}</tu></body></tmx>", "utf-8")
     for name in ("flat.jsonl", "opus.jsonl", "moses", "a.tmx"):
         assert list(read_pairs(BitextSource("zh", str(tmp_path / name)))) == [PAIR], name
@@ -125,6 +125,6 @@ def test_records_in_memory_have_the_language_of_their_column(tmp_path: Path) -> 
 
 def test_a_script_of_tmx_takes_precedence_over_the_order(tmp_path: Path) -> None:
     tags = {"sr-Cyrl-RS": "пас", "sr-Latn-RS": "pas", "en": "dog"}
-    segments = "".join(f'<tuv xml:lang="{one}"><seg>{text}</seg></tuv>' for one, text in tags.items())
+    segments = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in tags.items())
     (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{segments}</tu></body></tmx>", "utf-8")
     assert list(read_pairs(BitextSource("sr@latin", str(tmp_path / "a.tmx")))) == [("pas", "dog")]

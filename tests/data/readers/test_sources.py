@@ -95,8 +95,8 @@ def test_a_wildcard_neither_cuts_codes_nor_skips_files(folder: Path, path: str, 
     for name in ("opus-deu-en.tsv", "ted-fr-en.tsv", "q/sw.tsv", "q/r/sw.tsv"):
         (folder / "p" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "p" / name).touch()
-    found = {language: sorted(paths, key=len) for language, paths in _paths(path).items()}
-    assert found == expected
+    paths_of = {language: sorted(paths, key=len) for language, paths in _paths(path).items()}
+    assert paths_of == expected
 
 
 def test_a_file_whose_language_is_ambiguous_is_named(folder: Path) -> None:

@@ -78,15 +78,6 @@ def test_each_source_is_cleaned_by_its_target_language(tmp_path: Path) -> None:
     assert len(load_bitext(sources, cache_dir=tmp_path / "cache")) == 8
 
 
-def test_exclude_descends_into_folders(tmp_path: Path) -> None:
-    from hf_xsent.data.cleaning.excluding import excluded_files
-
-    for name in ("a.txt", "x/b.txt", "x/y/c.txt"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("a dog\n", "utf-8")
-    assert len(excluded_files([f"{tmp_path}/**/*.txt"])) == 3
-
-
 def test_dev_pairs_are_held_out_for_any_number_of_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hf_xsent.data.bitext._ROWS_AT_ONCE", 4)
     for count in range(18, 26):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from hf_xsent.data.bitext import Pair
 
+_SENTENCES_AT_ONCE = 1024
+
 
 @dataclass
 class PairCollator:
@@ -71,9 +73,16 @@ class PairCollator:
         return batch
 
     def _tokenize(self, sentences: Sequence[str], **options: bool) -> dict[str, torch.Tensor]:
-        texts = [self.prompt + sentence for sentence in sentences]
+        """Tokenize in blocks, because a tokenizer's intermediate results take several kB per sentence."""
         options |= {"truncation": True, "padding": True}
-        return dict(self.tokenizer(texts, max_length=self.max_length, return_tensors="pt", **options))
+        blocks = []
+        for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
+            texts = [self.prompt + sentence for sentence in sentences[start : start + _SENTENCES_AT_ONCE]]
+            encoded = self.tokenizer(texts, max_length=self.max_length, return_tensors="pt", **options)
+            blocks.append(dict(encoded))  # the tensors alone
+        padding = {"input_ids": self.tokenizer.pad_token_id}  # other tensors are padded with 0
+        left = self.tokenizer.padding_side == "left"
+        return {name: _joined([block[name] for block in blocks], padding.get(name, 0), left) for name in blocks[0]}
 
     def _negatives(self, examples: Sequence[Pair], side: str, count: int) -> dict[str, torch.Tensor]:
         """Tokenize the first ``count`` negatives of each pair; a pair may have fewer."""
@@ -91,3 +100,13 @@ class PairCollator:
         if self.languages is None or language not in self.languages:
             raise DataError(f"language {language!r} has no embedding: list it under languages in the recipe")
         return self.languages.index(language)
+
+
+def _joined(blocks: Sequence[torch.Tensor], padding: int, left: bool) -> torch.Tensor:
+    """Pad the second dimension of blocks to the same length, and concatenate them."""
+    longest = max(block.shape[1] for block in blocks)
+    padded = []
+    for block in blocks:
+        more = block.new_full((len(block), longest - block.shape[1], *block.shape[2:]), padding)
+        padded.append(torch.cat((more, block) if left else (block, more), 1))
+    return torch.cat(padded)

@@ -8,7 +8,7 @@ import datasets
 import evaluate
 
 from hf_xsent.evaluation.metrics import metric_info
-from hf_xsent.evaluation.word_alignment import link_scores
+from hf_xsent.evaluation.word_alignment import alignment_scores
 
 
 class AlignmentErrorRate(evaluate.Metric):
@@ -23,7 +23,7 @@ class AlignmentErrorRate(evaluate.Metric):
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
         sure, possible = ([_links(reference[kind]) for reference in references] for kind in ("sure", "possible"))
-        scores = link_scores([_links(prediction) for prediction in predictions], sure, possible)
+        scores = alignment_scores([_links(prediction) for prediction in predictions], sure, possible)
         return {"error_rate": scores.error_rate, "precision": scores.precision, "recall": scores.recall}
 
 
