@@ -120,9 +120,14 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         language_ids: Tensor | None = None,
         *,
         output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
         **_: object,
     ) -> Any:
         """Return hidden states and sentence embeddings of a padded batch."""
+        if output_attentions:
+            raise ModelError(
+                "packed sentences have no attention weights: call model.encoder with output_attentions=True"
+            )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         packed, states = pack([input_ids], [mask]), None
         if self.config.output_hidden_states if output_hidden_states is None else output_hidden_states:

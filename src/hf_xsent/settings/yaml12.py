@@ -35,6 +35,8 @@ def parse_yaml(text: str) -> Any:
     """Parse YAML 1.2 (JSON is YAML); raise a ValueError in one line if it is invalid."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
     except yaml.MarkedYAMLError as error:  # without the text around it, which may hold a token
         mark = error.problem_mark
         place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"

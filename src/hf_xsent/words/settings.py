@@ -69,3 +69,8 @@ class AlignWordsSettings(AlignerSettings, WorkSettings, PairSettings):
         "--links numbers words as align-words splits them (script), or words between spaces.",
         choices=("script", "spaces"),
     )
+
+    def __post_init__(self) -> None:
+        """Refuse to align and to convert links at once."""
+        if self.links and self.model is not None:
+            raise RecipeError("--links converts links instead of aligning: omit --model")

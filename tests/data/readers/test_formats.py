@@ -262,9 +262,16 @@ def test_a_file_of_several_streams_is_read_completely_or_refused(tmp_path: Path,
     first, second = (COMPRESS[suffix](_tsv(part)) for part in (pairs[:5000], pairs[5000:]))
     path = _file(tmp_path, f"x.tsv{suffix}", first + second)
     assert list(read_pairs(_source(path))) == pairs
-    path.write_bytes(first + second[:-10])
-    with pytest.raises(DataError, match="cannot be read to its end"):
-        _valid(_source(path))
+    for damaged in (second[:-10], second[::-1]):
+        path.write_bytes(first + damaged)
+        with pytest.raises(DataError, match="cannot be read to its end"):
+            _valid(_source(path))
+
+
+def test_padding_between_the_streams_of_an_xz_file_is_skipped(tmp_path: Path) -> None:
+    streams = [lzma.compress(_tsv([pair])) for pair in (("Hund", "dog"), ("Katze", "cat"))]
+    path = _file(tmp_path, "x.tsv.xz", (b"\0" * 8).join(streams) + b"\0" * 4)
+    assert list(read_pairs(_source(path))) == [("Hund", "dog"), ("Katze", "cat")]
 
 
 @pytest.mark.parametrize("kind", ["po", "mo"])

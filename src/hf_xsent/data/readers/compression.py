@@ -14,6 +14,7 @@ from hf_xsent.errors import DataError
 
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # as Arrow names them
 _SUFFIXES = (*_CODECS, ".xz")
+_CHUNK_BYTES = 1 << 16
 
 
 @contextmanager
@@ -30,14 +31,40 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
 
 def _open(path: Path) -> IO[bytes]:
     suffix = path.suffix.lower()
-    if suffix == ".xz":
-        return lzma.open(path)
     file = path.open("rb")
+    if suffix == ".xz":
+        return io.BufferedReader(_XzFile(file))
     if suffix not in _CODECS:
         return file
     import pyarrow as pa
 
     return io.BufferedReader(pa.CompressedInputStream(file, _CODECS[suffix]))
+
+
+class _XzFile(io.RawIOBase):
+    """Read all streams of a .xz file and the padding after them; lzma's reader drops what follows a damaged stream."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._stream = file, lzma.LZMADecompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: D102 - called by io.BufferedReader
+        while True:
+            data = b""
+            if self._stream.eof:
+                data = self._stream.unused_data.lstrip(b"\0")
+                while not data:
+                    if not (block := self._file.read(_CHUNK_BYTES)):
+                        return 0
+                    data = block.lstrip(b"\0")
+                self._stream = lzma.LZMADecompressor()
+            elif self._stream.needs_input and not (data := self._file.read(_CHUNK_BYTES)):
+                raise EOFError("the file ended within a stream")
+            if text := self._stream.decompress(data, len(buffer)):
+                buffer[: len(text)] = text
+                return len(text)
 
 
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
