@@ -103,7 +103,7 @@ def _run(name: str, *arguments: str) -> None:
     with _resumable(settings):
         result = command(settings)
     for item in result if isinstance(result, list) else [result]:
-        if item is not None and type(item).__str__ is not object.__str__:
+        if item is not None and type(item).__str__ is not object.__str__:  # type: ignore[comparison-overlap]
             print(item)
 
 

@@ -19,7 +19,7 @@ class FineTuningSettings:
         required=True,
         choices=("xnli", "mlqa"),
     )
-    model: str | None = setting(
+    model: str = setting(
         None,
         "Start from this encoder (a folder or a Hub id); without --train, measure this fine-tuned model.",
     )

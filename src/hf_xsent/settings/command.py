@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from functools import update_wrapper
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declare import default_of, positional_names, settings_of, types_of
@@ -71,10 +71,10 @@ class Command(Generic[Settings, Result]):
     ) -> Settings:
         """Read the settings: values replace those of the recipe file, flags replace both."""
         where = "" if recipe is None else os.fspath(recipe)
-        layers = [read_mapping(where)] if where else []
+        layers: list[Mapping[str, Any]] = [read_mapping(where)] if where else []
         layers += [values] if values else []
         if self._read is not None:
-            return self._read(layers, flags or {}, where)  # type: ignore[no-any-return]
+            return cast(Settings, self._read(layers, flags or {}, where))
         return read_settings(self.kind, {key: layer[key] for layer in layers for key in layer}, flags, where)
 
     def parse(self, arguments: Sequence[str]) -> Settings:
