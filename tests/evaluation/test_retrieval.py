@@ -86,7 +86,7 @@ def test_a_vector_of_zeros_is_no_hit_by_accident_and_no_error() -> None:
 
 
 def test_a_vector_that_is_no_number_is_an_error() -> None:
-    with pytest.raises(DataError, match="vector 1 is zero or not finite"):
+    with pytest.raises(DataError, match="zero or not finite"):
         accuracy_at_1(_unit([0, np.nan, 90]), _unit([0, 40, 90]))
 
 
