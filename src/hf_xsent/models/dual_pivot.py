@@ -259,7 +259,7 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
     """The extraction with its objectives, trained on token ids or on layer sums."""
 
     @can_return_tuple
-    def forward(self, **batch: Any) -> Any:  # type: ignore[override]
+    def forward(self, **batch: Any) -> Any:
         """Compute the losses of a batch of ``sentence_pairs``."""
         loss, losses = self.sentence_loss(self.sentence_pairs(batch), batch)
         return AlignmentOutput(loss=loss, losses=losses)

@@ -146,7 +146,7 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
                 init.copy_(tensors[name], value)
 
     @can_return_tuple
-    def forward(  # type: ignore[override]  # pairs in training, single sentences at inference
+    def forward(  # pairs in training, single sentences at inference
         self,
         source_input_ids: Tensor,
         source_attention_mask: Tensor,

@@ -125,7 +125,7 @@ def write_model_card(
     if not facts:
         raise OutputError(f"{run or folder} states nothing of a training run: give the folder of the run as --run")
     encoding = encoding_facts(folder)
-    added = {"license": license, "name": name, "base_model": base_model, "languages": languages}
+    added: dict[str, Any] = {"license": license, "name": name, "base_model": base_model, "languages": languages}
     added |= {"repository": repository, "datasets": datasets}
     added["tables"] = [
         table for path in results for table in read_tables(path, encoding=_measured_as(folder, encoding))

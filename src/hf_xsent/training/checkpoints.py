@@ -160,7 +160,7 @@ class SavingTrainer(Trainer):
                 move_into_place(path, folder / path.name)
             remove(target)
 
-    def init_hf_repo(self, token: str | None = None, **options: Any) -> None:
+    def init_hf_repo(self, token: str | None = None, **options: Any) -> None:  # type: ignore[override]
         """Create the repository before training, so that a missing token or network ends the run at once."""
         try:
             super().init_hf_repo(token, **options)
@@ -188,7 +188,8 @@ class SavingTrainer(Trainer):
             self.init_hf_repo(token, **({} if private is None else {"private": private}))
         if not self.is_world_process_zero():
             return None
-        facts = {"model_name": self.hub_model_id.split("/")[-1], **facts}
+        repository = str(self.hub_model_id)
+        facts = {"model_name": repository.split("/")[-1], **facts}
         self.create_model_card(**facts)
         with TemporaryDirectory() as temporary:
             upload = Path(temporary) / "upload"
@@ -198,7 +199,7 @@ class SavingTrainer(Trainer):
                 if file.is_file() and not (upload / name).exists():
                     shutil.copy(file, upload)
             return upload_folder(
-                repo_id=self.hub_model_id,
+                repo_id=repository,
                 folder_path=upload,
                 commit_message=commit_message,
                 token=token or self.args.hub_token,

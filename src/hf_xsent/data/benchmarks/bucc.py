@@ -60,6 +60,8 @@ def split_order(split: str) -> tuple[int, str]:
 def _read_hub(repo: str, pair: str) -> BuccSet:
     (sources,), (targets,), (gold,) = hub_columns(repo, pair, ["sentence1", "sentence2", "gold"])
     numbers = frozenset((int(source) - 1, int(target) - 1) for source, target in gold)
+    if not all(0 <= source < len(sources) and 0 <= target < len(targets) for source, target in numbers):
+        raise DataError(f"{repo}: gold of {pair} is out of range; it must be sentence numbers, counted from 1")
     ids = [[f"{language}-{number}" for number in range(1, len(side) + 1)]
            for language, side in zip(pair.split("-"), (sources, targets), strict=True)]  # fmt: skip
     sides = [[text.strip() for text in side] for side in (sources, targets)]
