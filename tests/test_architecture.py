@@ -173,7 +173,7 @@ def test_file_work_is_found(source: str):
     "source",
     ["text.replace('a', 'b')", "replace(settings, k=4)", "dataclasses.replace(one, k=4)", "import os, shutil"],
 )
-def test_other_replacing_is_no_file_work(source: str):
+def test_other_replacing_is_not_file_work(source: str):
     assert file_work(source) == []
 
 
@@ -257,7 +257,7 @@ def test_the_command_line_starts_without_torch():
         ("hf_xsent.attic.junk", "", "'attic' has no rule"),
     ],
 )
-def test_a_broken_rule_is_told(module: str, source: str, told: str):
+def test_a_broken_rule_is_an_error(module: str, source: str, told: str):
     (sentence,) = broken_import_rules(source, module)
     assert module in sentence and told in sentence
 
@@ -270,7 +270,7 @@ def test_a_broken_rule_is_told(module: str, source: str, told: str):
         ("hf_xsent.cli", "from hf_xsent.training import trainer"),
     ],
 )
-def test_a_kept_rule_is_silent(module: str, source: str):
+def test_an_obeyed_rule_is_silent(module: str, source: str):
     assert broken_import_rules(source, module) == []
 
 

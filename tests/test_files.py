@@ -143,7 +143,7 @@ def test_an_existing_folder_returns_if_its_replacement_cannot_be_moved(tmp_path:
         lambda path: files.write_arrays(path, {"a": np.zeros(1 << 17)}),
     ],
 )
-def test_a_full_disk_is_told_and_leaves_the_old_file(
+def test_a_full_disk_is_an_error_and_leaves_the_old_file(
     write: Callable[[Path], None], full_disk: None, tmp_path: Path
 ) -> None:
     files.write_text(tmp_path / "a", "old")
@@ -152,7 +152,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_file(
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a", "old")]
 
 
-def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(OutputError, match=r"a/b\.txt cannot be written \(.+\): free disk space"):
         files.write_text(tmp_path / "a" / "b.txt", "text")
@@ -242,7 +242,7 @@ def test_a_file_that_changes_has_another_digest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("needed", "fits"), [(1_000_000, True), (1_000_001, False)])
-def test_too_little_space_is_told(needed: int, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_space_is_an_error(needed: int, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage: Callable[[Path], object] = lambda _: type("Usage", (), {"free": 1_000_000})  # noqa: E731
     monkeypatch.setattr("shutil.disk_usage", usage)
     folder = tmp_path / "not" / "there" / "yet"

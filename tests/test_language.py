@@ -74,6 +74,16 @@ def test_words_can_be_searched_for(path: Path):
     assert not found, "\n".join(found)
 
 
+def test_tests_are_named_in_the_words_of_the_field():
+    names = [
+        f"{path.name}: {name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))
+        if WORDS.search(name.replace("_", " "))
+    ]
+    assert not names, "\n".join(names)
+
+
 def test_help_uses_the_words_of_the_field():
     code = (
         "from hf_xsent_cli import main\n"

@@ -94,7 +94,7 @@ def test_off_a_terminal_a_long_item_is_reported_while_it_takes(
     assert not "".join(capsys.readouterr())
 
 
-def test_a_hidden_bar_and_one_that_nobody_reads_write_nothing(often: pytest.LogCaptureFixture) -> None:
+def test_a_hidden_bar_and_one_without_a_reader_write_nothing(often: pytest.LogCaptureFixture) -> None:
     with Progress(total=3, disable=True):
         time.sleep(0.1)
     logging.getLogger("hf_xsent").setLevel(logging.WARNING)

@@ -97,7 +97,7 @@ def test_methods_that_train_in_bfloat16_are_measured_in_the_precision_that_the_h
 
 
 @pytest.mark.slow
-def test_a_run_that_breaks_is_told_while_the_others_go_on(
+def test_a_run_that_breaks_is_an_error_while_the_others_continue(
     study: StudyFile, begun: list[str], capsys: pytest.CaptureFixture[str]
 ):
     study.write(methods={"broken": BROKEN, "none": {"train": False}, "TR": None})
@@ -119,7 +119,7 @@ def test_a_run_that_breaks_is_told_while_the_others_go_on(
 
 
 @pytest.mark.slow
-def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_there(study: StudyFile, forks: list[Fork]):
+def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_resumes_from_there(study: StudyFile, forks: list[Fork]):
     study.write(methods={"TR": None}, budget={"steps": 60}, settings=study.content["settings"] | {"save_steps": 1000})
     (run,) = study.runs()
 
@@ -135,7 +135,7 @@ def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_goes_on_from_the
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_is_told_and_goes_on_from_its_checkpoint(study: StudyFile, forks: list[Fork]):
+def test_a_run_that_is_killed_is_an_error_and_resumes_from_its_checkpoint(study: StudyFile, forks: list[Fork]):
     study.write(methods={"TR": None}, budget={"steps": 60}, settings=study.content["settings"] | {"save_steps": 5})
     (run,) = study.runs()
     saved = run.training / "checkpoint-5" / "trainer_state.json"

@@ -121,7 +121,7 @@ def test_published_rows_are_those_that_share_a_figure(results: dict[str, Any]):
     assert "| LaBSE | WACSE (arXiv:2404.02490) |  | 95.4 |  |  | 92.5 |" in text  # we have no mean of 5 or 8
 
 
-def test_a_published_row_without_a_figure_that_was_measured_is_left_out(tmp_path: Path):
+def test_a_published_row_without_a_figure_that_was_measured_is_omitted(tmp_path: Path):
     run = Run(tmp_path, "none", "mean", None, "encoder", {"max_steps": 0}, TATOEBA, {"tatoeba": "same"})
     _write_scores(run, {"36": {"mean": 90.0}}, {})
     text = markdown(collect(Study("Means alone", "encoder", Budget(steps=20), (), run.tasks), [run]))
@@ -153,7 +153,7 @@ def test_the_page_is_well_formed_and_needs_no_network(results: dict[str, Any]):
     assert "/x" not in text  # places of this machine
 
 
-def test_the_chart_of_each_task_is_a_file_of_its_own(results: dict[str, Any], tmp_path: Path):
+def test_the_chart_of_each_task_is_a_file_in_itself(results: dict[str, Any], tmp_path: Path):
     write_report(tmp_path, results)
     drawing = ElementTree.parse(tmp_path / "tatoeba.svg").getroot()
     assert drawing.tag == "{http://www.w3.org/2000/svg}svg" and ".s0 { fill:" in "".join(drawing.itertext())

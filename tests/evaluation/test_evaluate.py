@@ -121,7 +121,7 @@ def test_equal_runs_give_equal_files(start: Start, tiny_encoders: Path, tmp_path
     assert runs[0]["versions"]["torch"] and runs[0]["versions"]["hf-xsent"]
 
 
-def test_a_killed_evaluation_goes_on_where_it_stopped(
+def test_a_killed_evaluation_resumes(
     start: Start, tasks: list[EvaluationTask], encoded: _Encoded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     whole, output = tmp_path / "whole.json", tmp_path / "cut.json"

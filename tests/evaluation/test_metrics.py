@@ -86,6 +86,6 @@ def test_beads_are_strictly_or_laxly_right() -> None:
     )
 
 
-def test_an_unknown_metric_is_told() -> None:
+def test_an_unknown_metric_is_an_error() -> None:
     with pytest.raises(RecipeError, match="unknown metric 'rank': use one of"):
         load_metric("rank")

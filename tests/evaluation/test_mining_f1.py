@@ -20,7 +20,7 @@ def _mined(scores: list[float]) -> MinedPairs:
     return MinedPairs(numbers, numbers, ordered, ordered, numbers, numbers)
 
 
-def test_the_threshold_stands_between_the_last_kept_and_the_next() -> None:
+def test_the_threshold_stands_between_the_last_selected_and_the_next() -> None:
     mined = _mined([1.5, 1.4, 1.2, 1.0])
     best = best_threshold(mined, {(0, 0), (1, 1)})
     assert best.threshold == pytest.approx(1.3)
@@ -130,7 +130,7 @@ def _directions(sentences: list[str]) -> np.ndarray:
     return np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
 
 
-def test_a_threshold_is_chosen_on_the_training_split_and_kept_for_the_others() -> None:
+def test_a_threshold_is_chosen_on_the_training_split_and_used_for_the_others() -> None:
     """Pair i is i + 1 degrees apart, so its margin falls with i: a threshold that keeps n pairs keeps the n first."""
     task = BuccTask([_bucc("de-en", "training", 6), _bucc("de-en", "test", 6, wrong=3), _bucc("fr-en", "training", 6)])
     scores = task.score(_directions)

@@ -85,7 +85,7 @@ def test_a_vector_of_zeros_is_no_hit_by_accident_and_no_error() -> None:
     assert accuracy_at_1(np.zeros((2, 2)), _unit([0, 90])) == RetrievalAccuracy(0.0, 0.0, 2)
 
 
-def test_a_vector_that_is_no_number_is_an_error() -> None:
+def test_a_vector_that_is_nan_is_an_error() -> None:
     with pytest.raises(DataError, match="zero or not finite"):
         accuracy_at_1(_unit([0, np.nan, 90]), _unit([0, 40, 90]))
 

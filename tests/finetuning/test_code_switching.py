@@ -40,7 +40,7 @@ def test_without_parallel_data_it_says_so(languages: list[str]) -> None:
         switch_inference(dict.fromkeys(languages, "f"), {language: [_pair(language, 0)] for language in languages})
 
 
-def test_unequal_files_are_told() -> None:
+def test_unequal_files_are_errors() -> None:
     records = {"en": [_pair("en", 0)], "de": [_pair("de", 0), _pair("de", 1)]}
     with pytest.raises(DataError, match="labels of en.tsv .1 pairs. and de.tsv .2. differ"):
         switch_inference({"en": "en.tsv", "de": "de.tsv"}, records)

@@ -368,7 +368,7 @@ def test_of_two_processes_a_late_one_takes_part_and_one_prints(data: Path, encod
     assert said.count("xnli, zero-shot") == 1
 
 
-def test_the_command_prints_the_table_and_tells_of_unknown_tasks(
+def test_the_command_prints_the_table_and_names_unknown_tasks(
     data: Path, encoder_folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", f"--xnli={data}", max_steps=1)

@@ -134,7 +134,7 @@ def test_memory_maps_are_read_in_blocks(tmp_path: Path) -> None:
         (_vectors(0, 5), _vectors(0, 5), {"candidates": "both"}, "unknown candidates 'both'"),
     ],
 )
-def test_what_cannot_be_mined_is_told(source: Any, target: Any, options: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_mined_is_an_error(source: Any, target: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError) as error:
         mine_bitext(source, target, **options)
     assert str(error.value).startswith(message)

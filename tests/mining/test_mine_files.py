@@ -83,7 +83,7 @@ def test_a_file_is_not_mined_against_itself(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"top": 7}, {"threshold": 1.3}])
-def test_only_the_best_are_kept(folder: Path, settings: dict[str, Any]) -> None:
+def test_only_the_best_are_written(folder: Path, settings: dict[str, Any]) -> None:
     _mine(folder, **settings)
     rows = _rows(folder / "out.tsv")
     assert 0 < len(rows) < 40

@@ -235,7 +235,7 @@ def test_a_decoder_is_refused() -> None:
         family(BertConfig(is_decoder=True))
 
 
-def test_the_longest_sentence_leaves_out_positions_that_are_never_used(encoder_folders: dict[str, Path]) -> None:
+def test_the_longest_sentence_omits_positions_that_are_never_used(encoder_folders: dict[str, Path]) -> None:
     """XLM-R counts positions from behind the padding index: 258 of them are 256 tokens."""
     for folder in encoder_folders.values():
         encoder = _open(folder)

@@ -125,7 +125,7 @@ def test_only_extraction_and_maps_learn_also_after_loading(tiny_encoders: Path, 
         ({"objectives": {"adversarial": {"critic_steps": 0}}}, "adversarial.critic_steps 0 is not at least 1"),
     ],
 )
-def test_settings_that_cannot_be_are_told(
+def test_settings_that_cannot_be_are_errors(
     settings: dict[str, object], told: str, encoder_folders: dict[str, Path]
 ) -> None:
     with pytest.raises(RecipeError, match=told):

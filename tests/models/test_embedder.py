@@ -220,7 +220,7 @@ def test_a_language_without_embedding_is_refused(encoder_folders: dict[str, Path
 # What is opened, and with which settings
 
 
-def test_a_folder_of_ours_without_weights_is_told(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_folder_of_ours_without_weights_is_an_error(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(ModelError, match=r"^the model folder '.+' has no readable weights \(model\.safetensors\): .+"):
@@ -228,7 +228,7 @@ def test_a_folder_of_ours_without_weights_is_told(encoder_folders: dict[str, Pat
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
-def test_a_device_there_is_not_is_told(encoder_folders: dict[str, Path], device: str) -> None:
+def test_a_device_there_is_not_is_an_error(encoder_folders: dict[str, Path], device: str) -> None:
     with pytest.raises(ModelError, match=f"^device '{device}' is not available, use cpu or cuda: "):
         SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device=device)
 

@@ -65,7 +65,7 @@ def test_a_method_starts_from_the_head_that_masked_language_modelling_trained(
             torch.testing.assert_close(head.state_dict()[part], trained.state_dict()[part])
 
 
-def test_a_head_with_output_embeddings_of_its_own_is_not_copied(tiny_encoders: Path, tmp_path: Path) -> None:
+def test_a_head_with_output_embeddings_in_itself_is_not_copied(tiny_encoders: Path, tmp_path: Path) -> None:
     objectives = {"masked_language_modeling": {"untied_embeddings": True}}
     first: Any = XlmrWithRTLHead.from_backbone(str(tiny_encoders), objectives=objectives, max_length=24)
     torch.nn.init.normal_(first.objectives["masked_language_modeling"].head.bias)

@@ -57,7 +57,7 @@ def test_gradients_reach_the_whole_encoder(encoder_folders: dict[str, Path]) -> 
     assert unused == set()
 
 
-def test_ours_exported_and_plain_start_alike(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+def test_ours_exported_and_plain_start_equally(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     folder = encoder_folders["bert-mlm"]
     trained = MoCoAlignedBert.from_backbone(
         str(folder), objectives={"momentum_contrast": {"queue_size": 4}}, max_length=32

@@ -75,7 +75,7 @@ def test_derived_ids_survive_a_config_that_is_built_again() -> None:
     assert config.objectives["representation_translation"].vocabulary_ids == (1, 5, 9)
 
 
-def test_order_is_kept_and_values_are_of_their_types() -> None:
+def test_order_is_retained_and_values_are_of_their_types() -> None:
     read = read_objectives(
         {
             "cycle": 5,

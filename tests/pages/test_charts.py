@@ -94,7 +94,7 @@ def test_no_points_are_an_empty_chart():
     ElementTree.fromstring(curve_chart("t", {}, "step"))
 
 
-def test_a_histogram_is_a_file_of_its_own():
+def test_a_histogram_is_a_file_in_itself():
     text = standalone(histogram("120 <pairs>", [1, 5, 2], [0.0, 1.0, 2.0, 3.0], threshold=1.5))
     svg = ElementTree.fromstring(text)
     ns = "{http://www.w3.org/2000/svg}"

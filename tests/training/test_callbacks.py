@@ -27,7 +27,7 @@ def test_the_log_counts_seconds_and_memory_up(run: Run):
     assert not [line for line in run.metrics if "eval_accuracy" in line and "cpu_seconds" in line]
 
 
-def test_a_run_that_goes_on_counts_from_its_checkpoint(run: Run):
+def test_a_resumed_run_counts_from_its_checkpoint(run: Run):
     run.start()
     shutil.rmtree(run.out / "checkpoint-6")
     (run.out / "model.safetensors").unlink()

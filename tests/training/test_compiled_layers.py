@@ -42,7 +42,7 @@ def _step(trainer: AlignmentTrainer, batch: dict[str, torch.Tensor]) -> tuple[to
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling for a CPU needs g++")
-def test_compiled_layers_train_alike_and_are_compiled_once(
+def test_compiled_layers_train_equally_and_are_compiled_once(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
 ) -> None:
     from torch._dynamo.utils import counters
@@ -99,7 +99,7 @@ def test_what_does_not_work_is_refused(tmp_path: Path, settings: dict[str, Any],
         _arguments(tmp_path, **settings)
 
 
-def test_a_missing_compiler_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
     with pytest.raises(RecipeError, match="^compile_layers needs a C.. compiler: install g.., or drop"):
         _arguments(tmp_path, compile_layers=True)

@@ -71,7 +71,7 @@ def test_zero_ends_where_ddp_does_also_with_gradient_caching(run: Run, stage: in
 
 
 @needs_deepspeed
-def test_zero_goes_on_where_it_stopped(run: Run) -> None:
+def test_zero_resumes(run: Run) -> None:
     zero = ("--deepspeed", str(SCRIPTS / "deepspeed/zero2.json"))
     whole = _train(run, "zero", *zero)
     unfinish(run.folder / "zero", "checkpoint-6")

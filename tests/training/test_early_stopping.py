@@ -77,7 +77,7 @@ def test_training_stops_when_dev_has_not_got_better_for_so_long(
     assert trainer.state.best_model_checkpoint == str(tmp_path / "run" / f"checkpoint-{best}")
 
 
-def test_a_resumed_run_goes_on_counting(start: Start, tmp_path: Path) -> None:
+def test_a_resumed_run_continues_counting(start: Start, tmp_path: Path) -> None:
     start(ACCURACIES, early_stopping_patience=2).train()
     shutil.rmtree(tmp_path / "run" / "checkpoint-6")
     again = start(ACCURACIES, early_stopping_patience=2)

@@ -118,7 +118,7 @@ class Elastic:
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_one_and_the_run_goes_on_with_four_or_one(
+def test_two_processes_train_as_one_and_the_run_resumes_with_four_or_one(
     tmp_path: Path, encoder_folders: dict[str, Path], pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """37 pairs and 8 per step: the last batch of the epoch is no other than the first."""

@@ -201,7 +201,7 @@ def test_allowed_changes_are_applied_and_recorded(
     ]
 
 
-def test_python_replaces_no_run_unless_told_to(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+def test_python_replaces_no_run_unless_asked_to(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
     encoder, out = encoder_folders["bert"], tmp_path / "out"
     _trainer(encoder, _arguments(out, max_steps=4, **SAVING), {"de": pairs}).train()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}

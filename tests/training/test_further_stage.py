@@ -38,7 +38,7 @@ def test_encoder_and_heads_start_as_the_earlier_stage_left_them(run: Run) -> Non
         assert torch.equal(own[name], weight), name
 
 
-def test_word_pieces_of_another_vocabulary_are_taken_over_one_by_one(run: Run) -> None:
+def test_word_pieces_of_another_vocabulary_are_copied_one_by_one(run: Run) -> None:
     run.start(objectives=RESTRICTED)
     model = XlmrWithRTLHead.from_pretrained(run.out)
     known = model.objectives[RTL].prediction
@@ -105,7 +105,7 @@ def test_a_second_run_trains_what_the_first_one_left(run: Run, changes: dict[str
         assert trainer.model.encoder.config.hidden_dropout_prob == 0.2
 
 
-def test_an_interrupted_second_stage_goes_on_exactly(run: Run) -> None:
+def test_an_interrupted_second_stage_resumes_exactly(run: Run) -> None:
     run.start(objectives=DAP)
     _second(run).assert_goes_on_exactly(objectives=RESTRICTED)
 

@@ -40,7 +40,7 @@ def test_a_run_killed_twice_ends_bit_by_bit_as_the_uninterrupted_one(run: Run) -
 
 
 @pytest.mark.slow
-def test_when_one_of_two_processes_dies_the_run_ends_and_can_go_on(run: Run) -> None:
+def test_when_one_of_two_processes_dies_the_run_ends_and_can_resume(run: Run) -> None:
     settings = {"ddp_backend": "gloo", "max_steps": 39, "eval_steps": 3, "save_steps": 3}  # in an epoch of 2
     train_together(run, **settings)
     weights, uninterrupted = saved_weights(run.out), losses(run)
@@ -55,7 +55,7 @@ def test_when_one_of_two_processes_dies_the_run_ends_and_can_go_on(run: Run) -> 
     assert_same(run, weights, uninterrupted)
 
 
-def test_sigterm_saves_says_so_and_the_run_goes_on(run: Run) -> None:
+def test_sigterm_saves_says_so_and_the_run_resumes(run: Run) -> None:
     settings = {"max_steps": 40, "eval_strategy": "no", "save_strategy": "no"}
     run.start(**settings)
     weights, uninterrupted = saved_weights(run.out), losses(run)
@@ -104,7 +104,7 @@ def test_a_checkpoint_that_a_signal_saved_is_not_the_best(run: Run, monkeypatch:
         assert torch.equal(weight, weights[name]), name
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on_and_a_second_run_is_refused_meanwhile(run: Run) -> None:
+def test_ctrl_c_saves_and_says_how_to_resume_and_a_second_run_is_refused_meanwhile(run: Run) -> None:
     settings = {"max_steps": 400, "eval_strategy": "no", "save_strategy": "no"}
     process = begin(run, **settings)
     wait(process, lambda: 3 <= steps(run) < 400)

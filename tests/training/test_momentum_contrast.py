@@ -152,7 +152,7 @@ def test_a_resumed_run_ends_bit_by_bit_as_the_whole_one(ppa: Run, settings: dict
     ppa.assert_goes_on_exactly(**settings)
 
 
-def test_a_killed_run_goes_on_exactly(ppa: Run) -> None:
+def test_a_killed_run_resumes_exactly(ppa: Run) -> None:
     assert_survives_kills(ppa)
 
 

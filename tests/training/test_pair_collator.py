@@ -46,7 +46,7 @@ def test_language_ids_are_those_of_all_sources_then_of_all_targets(
 
 
 @pytest.mark.parametrize(("languages", "missing"), [(["de", "en"], "fr"), (["de", "fr"], "en")])
-def test_a_language_without_embedding_is_told(
+def test_a_language_without_embedding_is_an_error(
     wordpiece_tokenizer: PreTrainedTokenizerFast, languages: list[str], missing: str
 ) -> None:
     collator = PairCollator(wordpiece_tokenizer, 32, languages=languages)

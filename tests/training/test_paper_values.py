@@ -147,7 +147,7 @@ def test_a_recipe_inherits_nothing_that_changes_results(name: str) -> None:
         ({"max_pairs_choice": "random", "adam_beta2": 0.999}, {"max_pairs_choice", "adam_beta2"}),
     ],
 )  # fmt: skip
-def test_a_value_that_is_left_out_is_found(removed: dict[str, Any], missing: set[str]) -> None:
+def test_a_value_that_is_omitted_is_found(removed: dict[str, Any], missing: set[str]) -> None:
     recipe = {key: value for key, value in _recipe("tr-mbert").items() if key not in removed}
     recipe["objectives"] = removed.get("objectives", _recipe("tr-mbert")["objectives"])
     assert _inherited("tr-mbert", recipe) == missing

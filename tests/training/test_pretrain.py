@@ -181,7 +181,7 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
         ({"model": "{folder}/nowhere"}, ModelError, "nowhere' is not a folder"),
     ],
 )
-def test_a_mistake_is_told_before_the_model_is_loaded(
+def test_a_mistake_is_an_error_before_the_model_is_loaded(
     run: Run, changes: dict[str, Any], kind: type[HfXsentError], told: str
 ) -> None:
     def filled(value: Any) -> Any:
@@ -206,7 +206,7 @@ def test_a_mistake_is_told_before_the_model_is_loaded(
         ({"languages": ["de", "en"]}, "language 'fr' of the data has no embedding"),
     ],
 )
-def test_settings_that_do_not_fit_the_bitext_are_told_before_the_model_is_loaded(
+def test_settings_that_do_not_fit_the_bitext_are_errors_before_the_model_is_loaded(
     run: Run, changes: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(HfXsentError, match=told):
@@ -215,7 +215,7 @@ def test_settings_that_do_not_fit_the_bitext_are_told_before_the_model_is_loaded
 
 
 @pytest.mark.usefixtures("_no_model_is_loaded")
-def test_a_model_folder_that_will_not_do_is_told_before_it_is_loaded(
+def test_a_model_folder_that_will_not_do_is_an_error_before_it_is_loaded(
     run: Run, encoder_folders: dict[str, Path], tmp_path: Path
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
@@ -330,11 +330,11 @@ def test_translation_language_modelling_trains_beside_ranking(run: Run) -> None:
     assert any("loss_translation_language_modeling" in line for line in run.metrics)
 
 
-def test_dap_goes_on_exactly_where_it_stopped(run: Run) -> None:
+def test_dap_resumes_exactly(run: Run) -> None:
     run.assert_goes_on_exactly(objectives=_dap(masked_share=0.5), head_learning_rate="1e-2")
 
 
-def test_a_dry_run_tells_what_the_run_would_take_and_leaves_nothing(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="hf_xsent"):
         run.start("--dry_run", "true", max_steps=1000)
     assert not run.out.exists()

@@ -269,7 +269,7 @@ def test_a_mistake_in_the_objectives_of_a_recipe_is_one_sentence(tmp_path: Path,
 # What is refused, each in one sentence
 
 
-def test_an_unknown_key_is_told_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_key_is_an_error_with_the_nearest(tmp_path: Path) -> None:
     told = _refused(tmp_path, "learning_rat: 1e-5")
     assert "unknown key 'learning_rat'" in told and "did you mean 'learning_rate'" in told
     assert str(tmp_path / "recipe.yaml") in told
@@ -283,7 +283,7 @@ def test_a_setting_of_an_objective_is_no_key_of_the_recipe(tmp_path: Path, old: 
     assert f"unknown key {old.partition(':')[0]!r}" in _refused(tmp_path, old)
 
 
-def test_an_unknown_flag_is_told_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_flag_is_an_error_with_the_nearest(tmp_path: Path) -> None:
     told = _refused(tmp_path, "model: m", "--learning-rat", "1e-5")
     assert told.startswith("unknown flag --learning_rat") and "'learning_rate'" in told
     told = _refused(tmp_path, "model: m", "--temperatur=3")
@@ -295,7 +295,7 @@ def test_an_abbreviated_flag_is_not_guessed(tmp_path: Path) -> None:
     assert "unknown flag --learning" in _refused(tmp_path, "model: m", "--learning", "1e-5")
 
 
-def test_a_setting_of_another_method_is_told(tmp_path: Path) -> None:
+def test_a_setting_of_another_method_is_an_error(tmp_path: Path) -> None:
     assert _refused(tmp_path, "method: dap\nlayers: [3]").startswith("the method dap has no setting 'layers'")
     assert _refused(tmp_path, "model: m", "--linear_map").startswith("the method alignment has no setting 'linear_map'")
     assert _read(tmp_path, "method: dual-pivot\nlayers: [3]").config.layers == [3]
@@ -315,7 +315,7 @@ def test_a_setting_of_another_method_is_told(tmp_path: Path) -> None:
         ("languages: {de: 1}", "languages"),
     ],
 )
-def test_a_value_of_a_wrong_type_is_told(tmp_path: Path, text: str, named: str) -> None:
+def test_a_value_of_a_wrong_type_is_an_error(tmp_path: Path, text: str, named: str) -> None:
     assert named in _refused(tmp_path, text)
 
 

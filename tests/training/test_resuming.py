@@ -65,7 +65,7 @@ def test_a_run_killed_before_its_final_model_ends_with_its_last_step(run: Run, s
     assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_run_that_stopped_early_does_not_go_on(run: Run) -> None:
+def test_a_run_that_stopped_early_does_not_continue(run: Run) -> None:
     settings = {"early_stopping_patience": 1, "learning_rate": "1e-9", "max_steps": 30}
     run.start(**settings)
     assert _state(run)["finished_at_step"] == 6, "the second measurement is no better"

@@ -140,7 +140,7 @@ def test_a_teacher_that_wants_to_know_the_language_is_refused(encoder_folders: d
     assert "\n" not in str(error.value)
 
 
-def test_a_folder_that_is_no_model_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_model_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="^the teacher cannot be loaded: the model folder .* has no readable config"):
         _vectors(tmp_path, encoder_folders["bert"])
 

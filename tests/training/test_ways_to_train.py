@@ -54,7 +54,7 @@ def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
     assert read_recipe([str(run.out / "recipe.yaml")]).config.objectives["distillation"].teacher == str(folder)
 
 
-def test_distillation_goes_on_exactly_where_it_stopped(run: Run) -> None:
+def test_distillation_resumes_exactly(run: Run) -> None:
     objectives = {"distillation": {"teacher": run.settings["model"]}, "translation_ranking": 1}
     run.assert_goes_on_exactly(objectives=objectives, pairs_per_chunk=2)
 
@@ -78,12 +78,12 @@ def test_adapters_end_in_plain_weights(run: Run, settings: dict[str, Any]) -> No
     assert opened.config.lora_rank == 2  # a checkpoint opens with its adapters
 
 
-def test_adapters_go_on_exactly_where_they_stopped(run: Run) -> None:
+def test_adapters_resume_exactly(run: Run) -> None:
     run.assert_goes_on_exactly(objectives=DAP, lora_rank=2, dropout=0.1)
 
 
 @pytest.mark.parametrize("settings", [{}, {"languages": ["de", "en", "fr"], "objectives": DAP}])
-def test_pairs_through_english_are_trained_on_and_go_on_exactly(
+def test_pairs_through_english_are_trained_on_and_resume_exactly(
     run: Run, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     for language, words in (("de", "Hund Katze Milch Brot Buch"), ("fr", "chien chat lait pain livre")):

@@ -33,7 +33,7 @@ class Needs:
     teacher: frozenset[str] = frozenset()  # the sides whose embeddings by another model it learns from
     mask_token: bool = False  # the tokenizer's mask and other special ids, and the checkpoint's MLM head if any
     momentum_encoder: bool = False  # a moving average of the encoder
-    critic: bool = False  # steps of its own on each batch, before the step of the other weights
+    critic: bool = False  # separate steps on each batch, before the step of the other weights
     frozen_encoder: bool = False  # a frozen encoder, then a learned weighted sum of its layers and a linear map
 
     def __or__(self, other: Needs) -> Needs:

@@ -54,7 +54,7 @@ def test_numbers_of_columns_count_all_columns_of_records(kind: str, tmp_path: Pa
     assert _first({"de": data}, tmp_path, columns=(1, 2)) == ("Hund", "dog")
 
 
-def test_negatives_of_records_are_kept_and_a_record_without_text_is_a_bad_row(tmp_path: Path) -> None:
+def test_negatives_of_records_are_stored_and_a_record_without_text_is_a_bad_row(tmp_path: Path) -> None:
     rows: list[Any] = [
         {"source": f"Hund {number}", "target": f"dog {number}", "target_negatives": ["cat"]} for number in range(3)
     ]

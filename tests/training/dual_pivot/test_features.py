@@ -77,7 +77,7 @@ def test_float16_is_close_and_half_as_large(cache: FeatureCache, sentences: list
     assert 2 * half.layer_sums(sentences).sums.nbytes == cache.layer_sums(sentences).sums.nbytes
 
 
-def test_what_cannot_be_is_told(cache: FeatureCache, model: DualPivotForPreTraining) -> None:
+def test_what_cannot_be_is_an_error(cache: FeatureCache, model: DualPivotForPreTraining) -> None:
     with pytest.raises(OutputError, match="was made with dtype float32, not float16: give another folder"):
         FeatureCache(cache.store.folder, model, cache.embedder.tokenizer)
     with pytest.raises(DataError, match="list of sentences to encode is empty"):

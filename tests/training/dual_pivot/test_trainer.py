@@ -58,7 +58,7 @@ def test_features_train_what_the_encoder_trains(way: dict[str, Any], run: Run, m
 @pytest.mark.parametrize(
     "way", [{"objectives": {"triplet_ranking": {"negatives": 3}}}, UNSUPERVISED], ids=["pairs", "no pairs"]
 )
-def test_a_stopped_run_goes_on_exactly(way: dict[str, Any], run: Run) -> None:
+def test_a_stopped_run_resumes_exactly(way: dict[str, Any], run: Run) -> None:
     run.assert_goes_on_exactly(**way)
 
 
@@ -75,7 +75,7 @@ def test_the_variant_of_the_authors_trains_through_the_encoder(way: dict[str, An
     assert all(torch.equal(weight, before[name]) for name, weight in _weights(run).items())
 
 
-def test_a_stopped_run_of_the_authors_variant_goes_on_exactly(run: Run) -> None:
+def test_a_stopped_run_of_the_authors_variant_resumes_exactly(run: Run) -> None:
     run.assert_goes_on_exactly(**UNSUPERVISED, variant="authors", features=None)
 
 
@@ -120,7 +120,7 @@ def test_each_step_of_the_critic_samples_dropout_again(run: Run, monkeypatch: py
     assert len(seen) == 2 and not torch.equal(*seen)
 
 
-def test_a_killed_run_goes_on_exactly(run: Run) -> None:
+def test_a_killed_run_resumes_exactly(run: Run) -> None:
     assert_survives_kills(run, **UNSUPERVISED)
 
 

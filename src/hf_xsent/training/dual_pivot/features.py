@@ -98,7 +98,7 @@ class FeatureCache:
         return LayerSums(key, sums, identities)
 
     def _encode(self, sentences: Sequence[str], path: Path) -> None:
-        """Append block by block to an array file, whose size tells how far an interrupted encoding has come."""
+        """Append block by block to an array file, whose size shows how far an interrupted encoding has come."""
         header = BytesIO()
         shape = (len(sentences), *self.embedder.shape)
         np.lib.format.write_array_header_1_0(header, {"descr": self.dtype.str, "fortran_order": False, "shape": shape})
