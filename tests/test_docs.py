@@ -200,7 +200,7 @@ def test_every_example_in_a_docstring_runs(prepared: Path) -> None:
         for written, stand_in in EXAMPLE_STAND_INS.items():
             code = code.replace(written, stand_in)
         if name == "write_model_card":
-            assert main(["evaluate", "runs/example", "--tatoeba", "tatoeba", "--output", "results.json"]) == 0
+            assert main(["evaluate", "runs/example", "--tasks", "tatoeba=tatoeba", "--output", "results.json"]) == 0
         exec(compile(code, f"the example of {name}", "exec"), {})
 
 

@@ -52,10 +52,9 @@ def test_training_and_publishing(
     train = ("train.py", "--model", encoder, "--data", "sw=pairs.tsv", "--output", "run", "--dev_pairs", 2, "--steps")
     _run(*train, 2)
     assert "accuracy@1 on dev" in capsys.readouterr().out
-    with pytest.raises(OutputError, match="checkpoint-2 is of an earlier run"):
+    with pytest.raises(OutputError, match="holds another run"):
         _run(*train, 1)
-    for checkpoint in Path("run").glob("checkpoint-*"):
-        shutil.rmtree(checkpoint)
+    shutil.rmtree("run")
     _run(*train, 1)
     assert type(AutoModel.from_pretrained("run")).__name__ == "DapForSentenceEmbedding"
     options = ["--tatoeba", "tatoeba", "--languages", "sw", "--base_model", "org/encoder", "--output", "exported"]

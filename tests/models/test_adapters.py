@@ -175,7 +175,9 @@ def test_a_target_that_does_not_exist_raises(encoder_folders: dict[str, Path]) -
     )
 
 
-def test_without_peft_the_way_out_is_an_error(encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_peft_the_way_out_is_an_error(
+    encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(MissingExtraError, match=r'^lora_rank needs peft: run pip install "hf-xsent\[lora\]"$'):
         XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), lora_rank=4)

@@ -247,7 +247,9 @@ def test_pieces_are_chosen_by_plain_text_too(
 
 
 @pytest.mark.parametrize("size", [None, 40])
-def test_the_pieces_of_the_prompt_are_retained(encoder_folders: dict[str, Path], tmp_path: Path, size: int | None) -> None:
+def test_the_pieces_of_the_prompt_are_retained(
+    encoder_folders: dict[str, Path], tmp_path: Path, size: int | None
+) -> None:
     tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
     model = AlignmentForSentenceEmbedding.from_backbone(
         str(encoder_folders["bert"]),

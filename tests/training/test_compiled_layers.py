@@ -89,8 +89,8 @@ def test_dropout_is_repeated_in_the_second_pass_of_gradient_caching(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"torch_compile": True}, "^torch_compile .*: use --compile_layers instead$"),
-        ({"torch_compile_mode": "default"}, "use --compile_layers instead$"),
+        ({"torch_compile": True}, "^torch_compile .*: use compile_layers instead$"),
+        ({"torch_compile_mode": "default"}, "use compile_layers instead$"),
         ({"compile_layers": True, "gradient_checkpointing": True}, "drop one of the two$"),
     ],
 )

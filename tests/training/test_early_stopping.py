@@ -102,7 +102,6 @@ def test_the_best_of_the_saved_checkpoints_is_loaded_though_another_step_was_bet
     assert (trainer.state.best_model_checkpoint, trainer.state.best_metric) == (str(best), 60.0)
     final, saved = (saved_weights(folder) for folder in (tmp_path / "run", best))
     assert all(torch.equal(final[name], weight) for name, weight in saved.items())
-    assert "The weights are those of step 4, the best on dev pairs: 60.00%" in (best.parent / "README.md").read_text()
 
 
 def test_measurements_between_checkpoints_count_for_early_stopping(start: Start) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 from dataclasses import dataclass, fields
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hf_xsent.cli import analyse, cost, evaluate
+from hf_xsent.cli import load_command
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.finetuning.settings import FineTuningOptions, FineTuningSettings
@@ -36,6 +35,7 @@ OURS = {
     "wacse-small",
     "dual-pivot-small",
     "student-small",
+    "interpolation-small",
     "xsent-small",
     "xsent-small-2",
 }
@@ -203,7 +203,6 @@ def test_the_papers_symbols_are_flags() -> None:
 
 # docs/reproduce.md
 
-COMMANDS: dict[str, Any] = {"analyse": analyse, "cost": cost, "evaluate": evaluate}
 TABLES = {  # of each paper, in the order of the page
     "DAP": ([*range(1, 10)], [*range(1, 5)]),
     "PPA": ([*range(1, 6)], [1]),
@@ -247,9 +246,7 @@ def test_the_flags_of_the_tables_exist(paper: str, monkeypatch: pytest.MonkeyPat
             elif words[:2] in (["hf-xsent", "pretrain"], ["hf-xsent", "finetune"]):
                 assert Path(words[-1]).is_file(), name
             elif words[0] == "hf-xsent":
-                parser = argparse.ArgumentParser()
-                COMMANDS[words[1]].add_arguments(parser)
-                parser.parse_args(words[2:])
+                load_command(words[1]).parse(words[2:])
             elif len(words) > 1 and words[0].startswith("--") and recipe is not None:
                 path = str(RECIPES[recipe])
                 if "method" in _recipe(recipe):

@@ -334,7 +334,9 @@ def test_dap_resumes_exactly(run: Run) -> None:
     run.assert_goes_on_exactly(objectives=_dap(masked_share=0.5), head_learning_rate="1e-2")
 
 
-def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level("INFO", logger="hf_xsent"):
         run.start("--dry_run", "true", max_steps=1000)
     assert not run.out.exists()

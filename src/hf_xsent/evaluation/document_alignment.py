@@ -37,7 +37,7 @@ def document_alignment_scores(
     >>> gold = [[((0,), (0,)), ((1, 2), (1,)), ((3,), ())]]
     >>> aligned = [[((0,), (0,)), ((1,), (1,)), ((2,), ()), ((3,), ())]]
     >>> scores = document_alignment_scores(aligned, gold)
-    >>> scores.strict_precision, scores.strict_recall, scores.lax_precision, scores.lax_recall
+    >>> tuple(map(float, (scores.strict_precision, scores.strict_recall, scores.lax_precision, scores.lax_recall)))
     (50.0, 50.0, 75.0, 100.0)
     """
     if len(aligned) != len(gold):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 from huggingface_hub import HfApi, ModelCard, get_token
+from huggingface_hub.errors import HTTPError
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import readable_size
@@ -100,7 +101,7 @@ def _upload(settings: PublishSettings) -> str:
             revision=revision,
             commit_message=settings.message or f"Upload {repository.rsplit('/', 1)[-1]} with hf-xsent",
         )
-    except (OSError, RuntimeError, ValueError) as error:  # of the Hub or the network, often in several lines
+    except (OSError, RuntimeError, ValueError, HTTPError) as error:  # of the Hub or the network, often in several lines
         reason = " ".join(str(error).split())
         raise OutputError(f"{repository} is not fully published: {reason} (the same command resumes)") from None
     return f"{hub.endpoint}/{repository}" + ("" if revision is None else f"/tree/{revision}")

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 UNFINISHED = "_unfinished"  # folder of what is being written, until it is renamed into place
 METRICS_FILE = "metrics.jsonl"
-_BEFORE_RUNS = {CLAIM_FILE, "features"}  # dual pivot caches features before its run begins
+_BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # measurements and cached features may precede a run
 _SHOWN = 8  # differences in an error
 _ANOTHER_RUN = (
     "the output folder {} holds another run: continue it with --resume or replace it with --overwrite "

@@ -27,8 +27,8 @@ def read_settings(
     ``where`` names the recipe in errors. Null is a value where the type has it (``save_total_limit: null`` keeps all
     checkpoints), else it means not set.
 
-    >>> from hf_xsent.mining.settings import MiningSettings
-    >>> read_settings(MiningSettings, {"source": "a", "target": "b", "output": "c", "model": "d"}, {"k": ["8"]}).k
+    >>> from hf_xsent.mining.settings import MineSettings
+    >>> read_settings(MineSettings, {"source": "a", "target": "b", "output": "c", "model": "d"}, {"k": ["8"]}).k
     8
     """
     converted = read_values(values or {}, flags or {}, types_of(kind), where)

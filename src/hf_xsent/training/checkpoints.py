@@ -87,9 +87,9 @@ class SavingTrainer(Trainer):
         )
         saves = self.saves_run and trial is None  # each trial of a search is another run
         with self._training(run, saves) as checkpoint:
-            self._resume(checkpoint)
             try:
                 self.before_training(None if checkpoint is None else str(checkpoint))
+                self._resume(checkpoint)
                 output = super().train(None if checkpoint is None else str(checkpoint), trial, *args, **kwargs)
                 self.after_training()
             finally:
