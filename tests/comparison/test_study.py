@@ -13,6 +13,7 @@ from hf_xsent.comparison.compare import compare
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.settings import Budget
 from hf_xsent.comparison.study import Study
+from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import HfXsentError, RecipeError
 
 
@@ -125,6 +126,18 @@ def test_what_recipes_and_tasks_ask_for_is_checked_before_any_run(study: StudyFi
         _runs(study, **changes)
     assert "\n" not in str(raised.value)
     assert not (study.out / "runs").exists()
+
+
+def test_retrieval_searches_the_target_language_of_the_study(study: StudyFile, tmp_path: Path):
+    (tmp_path / "pairs.tsv").write_text("de\ten\tfr\nJa.\tYes.\tOui.\nNein.\tNo.\tNon.\n", encoding="utf-8")
+    settings = study.content["settings"] | {"target_language": "fr"}
+    options = {"data": f"de={tmp_path / 'pairs.tsv'}"}
+    for task, target in ((options, "Oui."), (options | {"target_language": "en"}, "Yes.")):
+        read = _read(study, settings=settings, tasks={"retrieval": task})
+        (test_set,) = read_task("retrieval", read.tasks["retrieval"], tmp_path / "cache").sets
+        assert test_set.targets[0] == target
+    with pytest.raises(RecipeError, match=r"several target languages \(en, fr\): set tasks.retrieval.target_language"):
+        _read(study, methods={"TR": None, "other": {"target_language": "fr"}})
 
 
 def test_budgets_come_to_steps():

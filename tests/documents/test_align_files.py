@@ -118,6 +118,7 @@ def test_only_the_first_process_writes(folders: Path, model: Any, monkeypatch: p
     ("settings", "message"),
     [
         ({"output": "de/a.txt"}, "would overwrite an input"),
+        ({"output": "out.tsv.gz"}, "compressed file: name the output without .gz"),
         ({"on_error": "ignore"}, "on_error 'ignore' is unknown: use raise, skip"),
         ({"split": "line"}, "split 'line' is unknown: use lines, text"),
         ({"languages": ["german", "fr"]}, "unknown language code"),

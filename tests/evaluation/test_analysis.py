@@ -23,6 +23,11 @@ def test_the_gap_is_between_translations_and_all_others() -> None:
     assert (gap["accuracy"], gap["margin_accuracy"]) == (75, 100)
 
 
+def test_the_margin_accuracy_of_opposite_vectors_is_zero() -> None:
+    source, target = np.array([[1.0, 0.1], [0.1, 1]]), np.array([[-1.0, 0], [0, -0.9]])
+    assert alignment_gap(source, target)["margin_accuracy"] == 0
+
+
 def test_hubs_show_in_the_skewness_of_occurrences() -> None:
     generator = np.random.default_rng(0)
     spread = generator.standard_normal((300, 4))

@@ -150,6 +150,23 @@ def test_a_later_call_adds_to_the_file(start: Start, tmp_path: Path):
     assert read_reports(output)[0] == first[0]
 
 
+def test_a_later_call_keeps_the_comparisons_of_the_file(
+    tiny_encoders: Path, tasks: list[EvaluationTask], tmp_path: Path
+):
+    copies = [str(shutil.copytree(tiny_encoders, tmp_path / name)) for name in ("a", "b")]
+    output = tmp_path / "results.json"
+
+    def compared() -> list[str]:
+        return [comparison["task"] for comparison in json.loads(output.read_text())["comparisons"]]
+
+    evaluate(copies, tasks[:1], output=output, device="cpu")
+    first = json.loads(output.read_text())["comparisons"]
+    evaluate(copies[0], tasks[2:], output=output, device="cpu")
+    assert json.loads(output.read_text())["comparisons"] == first
+    evaluate(copies, [tasks[0], tasks[2]], output=output, device="cpu")
+    assert compared() == ["tatoeba", "sts17"]
+
+
 def test_scores_of_other_versions_are_measured_again_and_replaced(
     start: Start, encoded: _Encoded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +32,8 @@ def _by_hand(source: np.ndarray, target: np.ndarray, k: int, margin: str, candid
 
     def score(i: int, j: int) -> float:
         average = (np.mean(cosine[i, near_x[i]]) + np.mean(cosine[near_y[j], j])) / 2
-        return {"ratio": cosine[i, j] / average, "distance": cosine[i, j] - average, "absolute": cosine[i, j]}[margin]
+        ratio = cosine[i, j] / average if min(cosine[i, j], average) > 0 else cosine[i, j]
+        return {"ratio": ratio, "distance": cosine[i, j] - average, "absolute": cosine[i, j]}[margin]
 
     forward = {(i, min(near_x[i], key=lambda j: (-score(i, j), j))) for i in range(len(x))}
     backward = {(min(near_y[j], key=lambda i: (-score(i, j), i)), j) for j in range(len(y))}
@@ -143,7 +145,14 @@ def test_what_cannot_be_mined_is_an_error(source: Any, target: Any, options: dic
 def test_a_sentence_without_any_similar_one_has_a_finite_score() -> None:
     """All cosines of a sentence and of its neighbours are 0, so that the ratio would be 0 / 0."""
     mined = mine_bitext(np.eye(8, dtype=np.float32)[:4], np.eye(8, dtype=np.float32)[4:])
-    assert set(mined.score) == {1.0}
+    assert set(mined.score) == {0.0}
+
+
+def test_opposite_sentences_do_not_score_above_translations() -> None:
+    cosines = torch.tensor([0.8, 0.5, 0.3, 0.0, -0.1, -0.995])
+    averages = torch.tensor([0.6, -0.1, 0.0, 0.0, 0.2, -0.147])
+    scores = margins.margin_score(cosines, averages, averages)
+    torch.testing.assert_close(scores, torch.tensor([0.8 / 0.6, 0.5, 0.3, 0.0, -0.1, -0.995]))
 
 
 def test_taking_pairs_without_repetition_holds_few_bytes_a_pair() -> None:

@@ -263,6 +263,8 @@ def test_the_faster_precision_is_chosen_and_the_pairs_are_the_same(
         ("out.tsv", {"plot": "a.txt/scores.svg"}, "scores.svg cannot be written"),
         ("out.tsv", {"plot": "out.tsv"}, "out.tsv would overwrite an input"),
         ("out.tsv", {"work": "b.txt"}, "b.txt/.* cannot be written"),
+        ("out.tsv.xz", {}, "compressed file: name the output without .xz"),
+        ("out.jsonl", {}, "as JSON Lines: name the output .tsv instead of .jsonl"),
         ("x" * 300 + ".tsv", {}, "cannot be written .*too long"),
     ],
 )

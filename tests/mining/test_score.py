@@ -93,6 +93,8 @@ def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
         ("pairs.tsv", "pairs.tsv would overwrite an input"),
         ("pool.txt", "pool.txt would overwrite an input"),
         ("pairs.tsv/x", "written"),
+        ("scored.tsv.gz", "compressed file: name the output without .gz"),
+        ("scored.jsonl", "as JSON Lines: name the output .tsv instead of .jsonl"),
     ],
 )
 def test_an_unwritable_output_raises_before_a_model_is_opened(

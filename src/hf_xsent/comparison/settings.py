@@ -39,7 +39,7 @@ class CompareSettings:
     tasks: dict[str, Any] | None = setting(
         None,
         "Tasks with their options: tatoeba (data, group or languages), bucc, sts17, sts22 (data, languages), retrieval "
-        "(data, languages, max_pairs), word_alignment (data, choose, languages).",
+        "(data, languages, max_pairs, target_language), word_alignment (data, choose, languages).",
         required=True,
     )
     title: str | None = setting(None, "Heading of the report. (default: the name of the study)")
@@ -99,4 +99,7 @@ class TaskSettings:
     languages: list[str] | None = setting(None, "Measure only these languages or pairs.")
     group: str | None = setting(None, "Tatoeba: a group of languages, instead of languages.")
     max_pairs: int | None = setting(None, "Retrieval: measure the first N pairs of each language.", at_least=1)
+    target_language: str | None = setting(
+        None, "Retrieval: the language of the target sentences. (default: that of the methods' recipes)"
+    )
     choose: str | None = setting(None, "Word alignment: the measured set on which the layer is chosen; required.")

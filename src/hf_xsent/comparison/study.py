@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
-from hf_xsent.comparison.tasks import check_tasks
+from hf_xsent.comparison.tasks import RetrievalTask, check_tasks
 from hf_xsent.errors import HfXsentError, RecipeError, shortened
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
@@ -89,18 +89,31 @@ def _study(settings: CompareSettings, file: Path) -> Study:
         check_known([settings.plot], recipe_settings(), "plot: ")
     check_tasks(settings.tasks or {})
     name = file.stem or "study"
+    methods = tuple(
+        _method(str(name), own, settings, shared, file.parent) for name, own in (settings.methods or {}).items()
+    )
     return Study(
         title=settings.title or name,
         model=str(settings.model),
         budget=_budget(settings.budget or {}),
-        methods=tuple(
-            _method(str(name), own, settings, shared, file.parent) for name, own in (settings.methods or {}).items()
-        ),
-        tasks={name: dict(options) for name, options in (settings.tasks or {}).items()},
+        methods=methods,
+        tasks={name: _options(name, options, methods) for name, options in (settings.tasks or {}).items()},
         plot=settings.plot,
         output=Path(settings.output or f"runs/{name}"),
         dry_run=settings.dry_run,
     )
+
+
+def _options(task: str, options: Mapping[str, Any], methods: Iterable[Method]) -> dict[str, Any]:
+    """Return a task's options; retrieval searches the target language of the methods unless it names another."""
+    if task != RetrievalTask.name or options.get("target_language") is not None:
+        return dict(options)
+    targets = sorted({str(method.recipe.get("target_language") or "en") for method in methods})
+    if len(targets) > 1:
+        raise RecipeError(
+            f"the methods have several target languages ({', '.join(targets)}): set tasks.{task}.target_language"
+        )
+    return {**options, "target_language": targets[0]} if targets else dict(options)
 
 
 def _budget(content: Mapping[str, Any]) -> Budget:

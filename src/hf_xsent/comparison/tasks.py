@@ -31,7 +31,7 @@ class RetrievalTask(TatoebaTask):
 TASK_CLASSES: dict[str, type[EvaluationTask]] = TASKS | {task.name: task for task in (RetrievalTask, WordAlignmentTask)}
 _OPTIONS = dict.fromkeys(TASK_CLASSES, ("data", "languages")) | {
     "tatoeba": ("data", "languages", "group"),
-    "retrieval": ("data", "languages", "max_pairs"),
+    "retrieval": ("data", "languages", "max_pairs", "target_language"),
     "word_alignment": ("data", "languages", "choose"),
 }
 
@@ -47,7 +47,13 @@ def read_task(name: str, options: Mapping[str, Any], cache_dir: Path) -> Evaluat
     settings = _read_options(name, options)
     source, languages = (settings.data or [""])[0], settings.languages
     if name == RetrievalTask.name:
-        bitext = load_bitext(settings.data, cleaning=None, max_pairs=settings.max_pairs, cache_dir=cache_dir)
+        bitext = load_bitext(
+            settings.data,
+            target_language=settings.target_language or "en",
+            cleaning=None,
+            max_pairs=settings.max_pairs,
+            cache_dir=cache_dir,
+        )
         codes = languages or bitext.languages
         check_known(codes, bitext.languages, "tasks.retrieval.languages: ")
         return RetrievalTask([TatoebaSet(code, code, *bitext.pairs(code)) for code in codes])

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from hf_xsent.data.readers.compression import is_jsonl
+from hf_xsent.data.readers.compression import check_text_output, is_jsonl
 from hf_xsent.documents.alignment import align_sides, logger, open_model
 from hf_xsent.documents.reading import pair_documents, read_document
 from hf_xsent.documents.settings import AlignDocumentsSettings
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
-from hf_xsent.files import check_writable, digest, write_arrays
+from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.output import one_line, write_lines, write_table
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.opening import is_first_process, open_encoder
@@ -57,7 +57,7 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     ```
     """
     pairs = pair_documents(settings.source, settings.target, settings.on_error)
-    check_writable(settings.output, [file for _, *files in pairs for file in files])
+    check_text_output(settings.output, [file for _, *files in pairs for file in files], jsonl=True)
     model, identity = open_encoder(settings, open_named=open_model)
     decisive = [_VERSION, identity, settings.split, settings.languages]
     documents: dict[str, DocumentPair] = {}

@@ -14,6 +14,7 @@ from scipy.stats import skew
 from hf_xsent.data.words.splitting import offsets_after_prompt, split_words, word_units
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import accuracy_at_1, unit
+from hf_xsent.mining.margin import margin_score
 from hf_xsent.tensors.packing import pack, unpack
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def alignment_gap(source: np.ndarray, target: np.ndarray) -> dict[str, float]:
 
 def _margin_accuracy(cosines: np.ndarray) -> float:
     k = min(_MARGIN_K, len(cosines))
-    averages = [np.sort(side, 1)[:, -k:].mean(1) for side in (cosines, cosines.T)]
-    scores = cosines / ((averages[0][:, None] + averages[1][None, :]) / 2)
+    averages = [torch.from_numpy(np.sort(side, 1)[:, -k:].mean(1)) for side in (cosines, cosines.T)]
+    scores = margin_score(torch.from_numpy(cosines), averages[0][:, None], averages[1]).numpy()
     lines = np.arange(len(scores))
     return 50 * float(np.mean(scores.argmax(1) == lines) + np.mean(scores.argmax(0) == lines))
 

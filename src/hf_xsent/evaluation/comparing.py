@@ -67,7 +67,9 @@ class Comparison:
         return {
             "task": self.task.name,
             "metric": self.task.main_metric,
+            "data_fingerprint": self.task.fingerprint,
             "first": next(iter(self.reports)),
+            "settings": {name: report.settings for name, report in self.reports.items()},
             "differences": {
                 name: {
                     key: {end: round(value, 4) for end, value in asdict(difference).items()}

@@ -18,7 +18,7 @@ import numpy as np
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.evaluation.comparing import Comparison, short_names
 from hf_xsent.evaluation.registry import read_tasks
-from hf_xsent.evaluation.report import Measurement, Report, read_reports, task_table
+from hf_xsent.evaluation.report import Measurement, Report, read_comparisons, read_reports, task_table
 from hf_xsent.evaluation.settings import EvaluateSettings
 from hf_xsent.evaluation.task import Encode, EvaluationTask
 from hf_xsent.files import check_free_space, check_writable, digest, write_json
@@ -108,9 +108,17 @@ def _write_results(
     replaced = {report.subject for report in reports}
     both = [*(report for report in earlier if report.subject not in replaced), *reports]
     content: dict[str, Any] = {"runs": [asdict(report) for report in both]}
-    if comparisons:
-        content["comparisons"] = [comparison.to_dict() for comparison in comparisons]
+    new = [comparison.to_dict() for comparison in comparisons]
+    compared = [_compared(comparison) for comparison in new]
+    kept = [comparison for comparison in read_comparisons(output) if _compared(comparison) not in compared]
+    if kept or new:
+        content["comparisons"] = [*kept, *new]
     write_json(output, content)
+
+
+def _compared(comparison: Mapping[str, Any]) -> list[Any]:
+    """Return what a comparison compares; a new one replaces the stored one of the same."""
+    return [comparison.get(key) for key in ("task", "data_fingerprint", "first", "settings")]
 
 
 def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:

@@ -134,6 +134,14 @@ def read_reports(path: str | Path) -> list[Report]:
         raise OutputError(f"{path} exists and holds no results of this command: choose another file") from error
 
 
+def read_comparisons(path: str | Path) -> list[dict[str, Any]]:
+    """Read the comparisons of a JSON file of reports; return an empty list if it has none or does not exist."""
+    if not Path(path).is_file():
+        return []
+    comparisons: list[dict[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8")).get("comparisons", [])
+    return comparisons
+
+
 @cache
 def published_scores() -> list[dict[str, Any]]:
     """Return the published scores with task, group, model and paper; add the mean of both directions."""

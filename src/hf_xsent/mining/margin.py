@@ -66,8 +66,8 @@ def mine_bitext(
     """Find translations among two sets of embeddings.
 
     margin: how a pair (x, y) is scored. Let a(x) be the mean cosine of x with its ``k`` nearest neighbours on the other
-        side. The score is cos / ((a(x) + a(y)) / 2) for ``ratio``, cos - (a(x) + a(y)) / 2 for ``distance``, and cos
-        for ``absolute``.
+        side. The score is cos / ((a(x) + a(y)) / 2) for ``ratio`` (cos if a part is not positive), cos - (a(x) +
+        a(y)) / 2 for ``distance``, and cos for ``absolute``.
     candidates: ``forward`` takes each source with its best target, ``backward`` each target with its best source,
         ``intersection`` the pairs that are in both lists. ``max`` takes the pairs of both lists by descending score,
         and skips pairs with a sentence that is already used.
@@ -110,10 +110,13 @@ def pairs_of_neighbours(of_source: Neighbours, of_target: Neighbours, margin: st
 
 
 def margin_score(cosine: Tensor, source_average: Tensor, target_average: Tensor, margin: str = "ratio") -> Tensor:
-    """Return the score of pairs from their cosines and the mean cosines of both sides with their neighbours."""
+    """Return the score of pairs from their cosines and the mean cosines of both sides with their neighbours.
+
+    A ratio orders pairs only if both its parts are positive; the score of other pairs is their cosine.
+    """
     average = (source_average + target_average) / 2
     if margin == "ratio":
-        return torch.where(cosine == average, 1.0, cosine / average)  # also 0 / 0
+        return torch.where((cosine > 0) & (average > 0), cosine / average, cosine)
     return cosine - average if margin == "distance" else cosine
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from hf_xsent.data.readers.compression import check_text_output
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_writable
@@ -94,7 +95,7 @@ def _check_files(settings: MineSettings) -> None:
     if source.exists() and target.exists() and source.samefile(target):
         raise DataError(f"{source} is both source and target: give the file of the other language")
     inputs = [source, target, *([Path(settings.calibrate)] if settings.calibrate else [])]
-    check_writable(settings.output, inputs)
+    check_text_output(settings.output, inputs)
     if settings.plot is not None:
         check_writable(settings.plot, [*inputs, settings.output])
     if settings.index is not None:

@@ -41,7 +41,7 @@ def one_line(text: str) -> str:
 
 def write_histogram(path: str | Path, scores: np.ndarray, threshold: float | None, title: str) -> None:
     """Plot the histogram of scores as an SVG, with a line at the threshold."""
-    scores = scores[np.isfinite(scores)]  # a ratio is infinite if the mean cosine with the neighbours is 0
+    scores = scores[np.isfinite(scores)]  # a ratio may overflow
     low, high = np.quantile(scores, (0.001, 0.999)) if len(scores) else (0.0, 1.0)
     counts, edges = np.histogram(scores, bins=60, range=(low, max(high, low + 1e-6)))
     write_text(path, standalone(histogram(title, counts.tolist(), edges.tolist(), threshold)))

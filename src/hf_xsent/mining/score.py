@@ -13,11 +13,11 @@ from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.identification import check_language
 from hf_xsent.data.pairs import open_pairs
+from hf_xsent.data.readers.compression import check_text_output
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError
-from hf_xsent.files import check_writable
 from hf_xsent.logs import Progress
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import Vectors, nearest_one_way
@@ -62,7 +62,7 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs:
     ```
     """
     source, pool_files = open_pairs(settings), [file for file in (settings.source_pool, settings.target_pool) if file]
-    check_writable(settings.output, [*source_files(source), *pool_files])
+    check_text_output(settings.output, [*source_files(source), *pool_files])
     pair_filter = None if settings.filter is None else _open_filter(settings, source)
     model, identity = open_encoder(settings)
     sides = [load_sentences(file, settings.work_folder / "sentences") for file in pool_files]

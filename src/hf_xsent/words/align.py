@@ -11,14 +11,13 @@ from itertools import chain, islice
 from pathlib import Path
 
 from hf_xsent.data.pairs import open_pairs
-from hf_xsent.data.readers.compression import is_jsonl, strip_compression
+from hf_xsent.data.readers.compression import check_text_output, is_jsonl
 from hf_xsent.data.readers.formats import LinkedPair, read_pairs, read_valid_pairs
 from hf_xsent.data.readers.records import pair_record
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.words.links import format_links
 from hf_xsent.data.words.splitting import split_words
-from hf_xsent.errors import OutputError
-from hf_xsent.files import check_writable, digest, write_text
+from hf_xsent.files import digest, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.models.opening import is_first_process
 from hf_xsent.runs.identity import identify_files, identify_model
@@ -56,10 +55,8 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     """
     links = {settings.language: settings.links} if settings.links else None
     source = open_pairs(settings, links=links, link_words=settings.link_words)
-    if strip_compression(settings.output) != settings.output:
-        suffix = Path(settings.output).suffix
-        raise OutputError(f"cannot write links to a compressed file: name the output without {suffix}")
-    check_writable(settings.output, [*source_files(source), *([source.links] if source.links else [])])
+    inputs = [*source_files(source), *([source.links] if source.links else [])]
+    check_text_output(settings.output, inputs, jsonl=True)
     if links:
         return _write(settings.output, ((pair, pair[2] or "") for pair in read_valid_pairs(source)))
     for _ in Progress(read_pairs(source), desc="checking", unit=" pairs", delay=2):
