@@ -58,7 +58,7 @@ def measured(name: str, trained: dict[str, Any]) -> str:
         max_length=recipe["max_length"],
         recipe=recipe,
         repository=f"org/{name}",
-        tables=read_tables(RESULTS / trained["results"], trained["model"]),
+        tables=read_tables(RESULTS / trained["results"], model=trained["model"]),
     )
     return str(render_card(facts))
 

@@ -21,6 +21,7 @@ from hf_xsent import (
     export_sentence_transformer,
 )
 from hf_xsent.errors import ModelError
+from hf_xsent.models import METHODS
 from hf_xsent.models.saved_form import HEADS_FILE, load_saved_weights, saved_weights
 
 QUEUE = {"momentum_contrast": {"queue_size": 4}, "translation_language_modeling": 1.0}
@@ -189,3 +190,12 @@ def test_language_embeddings_have_the_dtype_of_the_encoder(encoder_folders: dict
     options: Any = {"dtype": torch.bfloat16, "languages": ["de", "en"]}
     model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), **options)
     assert model.encode(["A dog."], "en").shape == (1, 32)
+
+
+def test_embeddings_that_are_not_normalized_reopen_so(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    settings = {"normalize": False, "pooling": "mean", "max_length": 16}
+    model = METHODS["dual-pivot"][1].from_backbone(str(encoder_folders["bert"]), **settings).eval()
+    model.save_pretrained(tmp_path)
+    reopened = METHODS["dual-pivot"][1].from_pretrained(str(tmp_path)).eval()
+    assert reopened.config.normalize is False
+    assert abs(model.encode(["A dog."]) - reopened.encode(["A dog."])).max() < 1e-5

@@ -205,6 +205,16 @@ def test_results_of_several_models_are_refused(results: Path) -> None:
         read_tables(results)
 
 
+def test_results_files_of_several_models_are_refused(exported: Path, run_folder: Path, results: Path) -> None:
+    run = json.loads(results.read_text("utf-8"))["runs"][0]
+    files = [results.with_name(name) for name in ("a.json", "b.json")]
+    for file in files:
+        own = run | {"settings": run["settings"] | {"model_fingerprint": file.name}}
+        file.write_text(json.dumps({"runs": [own]}), "utf-8")
+    with pytest.raises(DataError, match=r"a.json, .*b.json have results of several models"):
+        write_model_card(exported, run=run_folder, results=files)
+
+
 def test_a_starting_folder_of_this_machine_is_no_base_model(run_folder: Path) -> None:
     recipe = yaml.safe_load((run_folder / "recipe.yaml").read_text("utf-8")) | {"model": str(run_folder)}
     (run_folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), "utf-8")

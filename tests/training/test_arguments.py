@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import TrainingArguments
 from transformers.integrations import is_deepspeed_available
 
@@ -225,4 +226,38 @@ def test_a_push_without_a_network_is_one_sentence_before_training(
     model = SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]), max_length=16)
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, push_to_hub=True, hub_token=None)
     with pytest.raises(OutputError, match="push_to_hub cannot create the repository"):
+        AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer)
+
+
+@pytest.mark.parametrize("kind", [AlignmentTrainingArguments, FineTuningArguments])
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"learning_rate": -1.0}, "learning_rate -1.0 is not at least 0"),
+        ({"weight_decay": -1.0}, "weight_decay -1.0 is not at least 0"),
+        ({"adam_beta1": 1.5}, "adam_beta1 1.5 is not below 1"),
+        ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps 0 is not at least 1"),
+        ({"seed": -1}, "seed -1 is not at least 0"),
+        ({"report_to": "foo"}, "report_to 'foo' is unknown or not installed"),
+    ],
+)
+def test_numbers_out_of_range_are_one_sentence(kind: Any, settings: Any, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=reason):
+        kind(output_dir=str(tmp_path), use_cpu=True, **settings)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "settings", "reason"),
+    [
+        (torch.float16, {}, "weights in float16 cannot be trained"),
+        (torch.bfloat16, {"ema_decay": 0.9}, "ema_decay averages weights, and bfloat16 rounds"),
+        (torch.float32, {"per_device_train_batch_size": 1}, "a batch of one pair has no negatives"),
+    ],
+)
+def test_training_that_would_lose_its_updates_is_refused(
+    dtype: Any, settings: Any, reason: str, encoder_folders: dict[str, Path], tmp_path: Path, pairs: Any
+) -> None:
+    model = SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]), max_length=16, dtype=dtype)
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **settings)
+    with pytest.raises(RecipeError, match=reason):
         AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer)

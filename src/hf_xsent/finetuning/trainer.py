@@ -21,7 +21,14 @@ from hf_xsent.files import is_local, write_text
 from hf_xsent.finetuning.settings import FineTuningTrainingSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.settings.secrets import refuse_secrets
-from hf_xsent.training.arguments import REFUSED, adapted_to_machine, check_one_device, choose_bf16, refuse_fields
+from hf_xsent.training.arguments import (
+    REFUSED,
+    adapted_to_machine,
+    check_one_device,
+    check_ranges,
+    choose_bf16,
+    refuse_fields,
+)
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_training
 from hf_xsent.training.run_card import write_recipe
@@ -50,6 +57,7 @@ class FineTuningArguments(FineTuningTrainingSettings, TrainingArguments):  # typ
     def __post_init__(self) -> None:
         """Refuse a Hub token and several GPUs in one process, and pin no memory without a GPU."""
         refuse_fields(self, REFUSED)
+        check_ranges(self)
         choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         with adapted_to_machine(self):

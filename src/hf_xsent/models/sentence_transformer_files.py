@@ -123,7 +123,7 @@ def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:
     modules = read_json(name_or_path, "modules.json", list, **hub)
     if not modules:
         return {}
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"normalize": False}
     common = read_json(name_or_path, "config_sentence_transformers.json", **hub)
     prompts = common.get("prompts") or {}
     if prompts:

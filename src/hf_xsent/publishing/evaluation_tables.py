@@ -36,17 +36,22 @@ class EvaluationTable:
 
 
 def read_tables(
-    path: str | Path, model: str | None = None, encoding: Mapping[str, Any] = MappingProxyType({})
+    *paths: str | Path, model: str | None = None, encoding: Mapping[str, Any] = MappingProxyType({})
 ) -> list[EvaluationTable]:
-    """Return a table per benchmark from a results file of one model, or of the one that it names ``model``.
+    """Return a table per benchmark from results files of one model, or of the one that they name ``model``.
 
     Results with other settings than ``encoding``, such as another layer, are in tables only, and not for the Hub.
     """
-    reports = [report for report in read_reports(path) if model in (None, report.settings["model"])]
-    if not reports:
-        raise DataError(f"{path} has no results: write them with hf-xsent evaluate --output")
+    reports = []
+    for path in paths:
+        of_file = [report for report in read_reports(path) if model in (None, report.settings["model"])]
+        if not of_file:
+            raise DataError(f"{path} has no results: write them with hf-xsent evaluate --output")
+        reports += of_file
     if len({report.settings.get("model_fingerprint") for report in reports}) > 1:
-        raise DataError(f"{path} has results of several models: evaluate this model alone, with another --output")
+        files = ", ".join(map(str, paths))
+        verb = "has" if len(paths) == 1 else "have"
+        raise DataError(f"{files} {verb} results of several models: evaluate this model alone, with another --output")
     return [_table(report, encoding) for report in reports]
 
 

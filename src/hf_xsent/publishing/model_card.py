@@ -127,9 +127,7 @@ def write_model_card(
     encoding = encoding_facts(folder)
     added: dict[str, Any] = {"license": license, "name": name, "base_model": base_model, "languages": languages}
     added |= {"repository": repository, "datasets": datasets}
-    added["tables"] = [
-        table for path in results for table in read_tables(path, encoding=_measured_as(folder, encoding))
-    ]
+    added["tables"] = read_tables(*results, encoding=_measured_as(folder, encoding))
     card = render_card(CardFacts(**facts | encoding | {key: value for key, value in added.items() if value}))
     path = Path(folder) / "README.md"
     write_text(path, f"{card}\n")

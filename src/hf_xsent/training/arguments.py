@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from transformers import TrainingArguments
-from transformers.integrations import is_deepspeed_available
+from transformers.integrations import get_available_reporting_integrations, is_deepspeed_available
 from transformers.trainer_utils import IntervalStrategy, SchedulerType
 
 from hf_xsent.errors import MissingExtraError, RecipeError
@@ -29,6 +29,12 @@ from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
 NO_DEV_FOR_EARLY_STOPPING = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
+_IN_BATCH = {"translation_ranking", "matryoshka", "triplet_ranking"}  # objectives with negatives of the batch
+_AT_LEAST = {  # fields of transformers' TrainingArguments, which does not check them or raises an error of several lines
+    **dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm", "neftune_noise_alpha", "seed", "data_seed"), 0),
+    **{"adam_beta1": 0, "adam_beta2": 0, "adam_epsilon": 0, "gradient_accumulation_steps": 1},
+}
+_BELOW = {"adam_beta1": 1, "adam_beta2": 1, "seed": 2**32, "data_seed": 2**32}
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
 
 # Fields of transformers' TrainingArguments of which only the default works, and why.
@@ -64,6 +70,7 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):  # type: 
         """Check the values; disable load_best_model_at_end without dev or checkpoints, and pinned memory on a CPU."""
         check_settings(self)
         refuse_fields(self, REFUSED)
+        check_ranges(self)
         choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         _check_sharding(self)
@@ -99,6 +106,35 @@ class AlignmentTrainingArguments(TrainingSettings, TrainingArguments):  # type: 
         values = {field.name: getattr(arguments, field.name) for field in fields(TrainingArguments) if field.init}
         needed = ("remove_unused_columns", "ddp_find_unused_parameters", "ddp_broadcast_buffers")
         return cls(**{name: value for name, value in values.items() if name not in needed})
+
+
+def check_ranges(arguments: TrainingArguments) -> None:
+    """Check the numbers of transformers' fields, and that the integrations to report to are installed."""
+    for name, bound in _AT_LEAST.items():
+        value = getattr(arguments, name)
+        refuse(value is not None and not value >= bound, f"{name} {value} is not at least {bound}")
+    for name, bound in _BELOW.items():
+        value = getattr(arguments, name)
+        refuse(value is not None and value >= bound, f"{name} {value} is not below {bound}")
+    available = ["none", "all", *get_available_reporting_integrations()]
+    for name in [arguments.report_to] if isinstance(arguments.report_to, str) else arguments.report_to or []:
+        refuse(name not in available, f"report_to {name!r} is unknown or not installed: use {', '.join(available)}")
+
+
+def check_weights(arguments: AlignmentTrainingArguments, model: torch.nn.Module, config: AlignmentConfig) -> None:
+    """Refuse weights in half precision where their updates would be lost."""
+    dtypes = {weight.dtype for weight in model.parameters() if weight.requires_grad}
+    refuse(
+        torch.float16 in dtypes,
+        "weights in float16 cannot be trained: open the model with dtype=torch.float32, and compute in half precision "
+        "by bf16 or fp16",
+    )
+    averaged = "ema_decay" if arguments.ema_decay is not None else "momentum_contrast"
+    refuse(
+        torch.bfloat16 in dtypes and (arguments.ema_decay is not None or config.needs.momentum_encoder),
+        f"{averaged} averages weights, and bfloat16 rounds its small updates to zero: open the model with "
+        "dtype=torch.float32, and compute in bfloat16 by bf16",
+    )
 
 
 def refuse_fields(arguments: TrainingArguments, reasons: dict[str, str]) -> None:
@@ -192,7 +228,13 @@ def check_arguments_of_model(arguments: AlignmentTrainingArguments, config: Alig
         _check_momentum_contrast(arguments)
     if config.needs.critic and arguments.gradient_accumulation_steps > 1:
         raise RecipeError("the critic does not support gradient_accumulation_steps: drop it, and use a larger batch")
+    alone = arguments.train_batch_size * arguments.world_size < 2 and not config.hard_negatives
+    refuse(
+        alone and _IN_BATCH & {*config.objectives},
+        "a batch of one pair has no negatives: use a larger batch, with pairs_per_chunk if memory is short",
+    )
     if config.freezes_encoder:
+        refuse(arguments.frozen_layers, "dual pivot freezes the whole encoder: drop frozen_layers")
         if arguments.pairs_per_chunk is not None:
             raise RecipeError(
                 "pairs_per_chunk saves no memory over a frozen encoder, which stores no activations: drop it"

@@ -25,7 +25,13 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.tensors.gathering import explaining_lost_processes
-from hf_xsent.training.arguments import AlignmentTrainingArguments, check_arguments_of_model, check_dev, refuse_parts
+from hf_xsent.training.arguments import (
+    AlignmentTrainingArguments,
+    check_arguments_of_model,
+    check_dev,
+    check_weights,
+    refuse_parts,
+)
 from hf_xsent.training.averaging import (
     MovingAverage,
     average_with_start,
@@ -104,6 +110,7 @@ class AlignmentTrainer(RunTrainer):
             args.eval_on_start = args.load_best_model_at_end = False
         config: Any = model.config
         check_arguments_of_model(args, config)
+        check_weights(args, model, config)
         check_has_what_objectives_read(train_dataset, config)
         if features is not None:
             encoder: Any = features.embedder.model
