@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,8 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
         ([("a", "b"), ("c",)], r"pair 2 is \('c',\): give \(source, target\)"),
         ([1, 2], "pair 1 is 1"),
         ([("a", None)], "the target side is missing"),
+        ([("a", "b"), (b"Ein Hund", b"A dog")], "pair 2: the source side is not text but bytes"),
+        ([{"translation": {"de": "Ein Hund", "en": b"A dog"}}], "pair 1: the target side is not text but bytes"),
         (iter([]), "hold no pairs"),
         ({"xx": [("a", "b")]}, "xx"),
     ],
@@ -95,6 +98,11 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
 def test_what_is_not_a_pair_is_named(load: Any, data: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         load(data)
+
+
+def test_columns_beside_the_sides_need_not_be_text(load: Any, pairs: Pairs) -> None:
+    records = [{"source": source, "target": target, "seen": date(2026, 1, 1)} for source, target in pairs]
+    assert _sides(load(records)) == pairs
 
 
 def test_a_bitext_shows_its_content_and_slices(load: Any, pairs: Pairs) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
 from hf_xsent.data.readers.columns import Columns
+from hf_xsent.data.readers.records import sides_of
 from hf_xsent.data.readers.sources import BitextSource, resolve_sources
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, move_into_place
@@ -60,10 +61,10 @@ def write_sources(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        files = _write(_records(data, split), Path(temporary), target_language, language)
+        first, second = columns or (None, None)
+        files = _write(_records(data, split), Path(temporary), target_language, language, (first, second))
         if not files:
             raise DataError("the data hold no pairs: give at least one")
-        first, second = columns or (None, None)
         return [
             BitextSource(code, str(_final(path, folder)), target_language, first, second)
             for code, path in files.items()
@@ -80,22 +81,34 @@ def _final(path: Path, folder: Path) -> Path:
 
 
 def _write(
-    records: Iterable[dict[str, Any]], folder: Path, target_language: str, language: str | None
+    records: Iterable[dict[str, Any]], folder: Path, target_language: str, language: str | None, columns: Any
 ) -> dict[str, Path]:
     paths: dict[str, Path] = {}
     writers: dict[str, Any] = {}
     try:
-        for record in records:
+        for number, record in enumerate(records, start=1):
             code = language or str(record.get("language") or _language_of_columns(record, target_language))
             if code not in writers:
                 find_language(code)
                 paths[code] = folder / f"{len(paths)}.jsonl"
                 writers[code] = paths[code].open("w", encoding="utf-8", errors="surrogatepass")
-            writers[code].write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
+            try:
+                line = json.dumps(record, ensure_ascii=False)
+            except TypeError:  # a value that JSON lacks, such as a date
+                _check_sides(record, BitextSource(code, f"pair {number}", target_language, *columns))
+                line = json.dumps(record, ensure_ascii=False, default=str)
+            writers[code].write(line + "\n")
     finally:
         for writer in writers.values():
             writer.close()
     return paths
+
+
+def _check_sides(record: Mapping[str, Any], source: BitextSource) -> None:
+    """Raise an error if a side of a pair is not text; a missing one is found by the reader."""
+    for name, side in zip(("source", "target"), sides_of(source, record), strict=True):
+        if side is not None and not isinstance(side, str):
+            raise DataError(f"{source.path}: the {name} side is not text but {type(side).__name__}; convert it to str")
 
 
 def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:

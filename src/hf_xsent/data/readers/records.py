@@ -105,6 +105,12 @@ def _row(number: int, record: Mapping[str, Any], columns: tuple[str, str]) -> Ro
     return number, source, target, record.get("links"), negatives
 
 
+def sides_of(source: BitextSource, record: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the values of the source and target columns of a record, unchecked."""
+    first, second = _choose_columns(source, _names(record))
+    return _value(record, first), _value(record, second)
+
+
 def _names(record: Mapping[str, Any], prefix: str = "") -> list[str]:
     """List the keys of a record, nested ones with dots."""
     names: list[str] = []
