@@ -110,9 +110,9 @@ def _write_results(
     content: dict[str, Any] = {"runs": [asdict(report) for report in both]}
     new = [comparison.to_dict() for comparison in comparisons]
     compared = [_compared(comparison) for comparison in new]
-    kept = [comparison for comparison in read_comparisons(output) if _compared(comparison) not in compared]
-    if kept or new:
-        content["comparisons"] = [*kept, *new]
+    others = [comparison for comparison in read_comparisons(output) if _compared(comparison) not in compared]
+    if others or new:
+        content["comparisons"] = [*others, *new]
     write_json(output, content)
 
 

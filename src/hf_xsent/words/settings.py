@@ -78,4 +78,4 @@ class AlignWordsSettings(AlignerSettings, WorkSettings, PairSettings):
         if self.links and aligning:
             raise RecipeError(f"--links converts links instead of aligning: omit --{aligning[0]}")
         if not self.links and self.link_words != "script":
-            raise RecipeError("--link_words tells how --links numbers words: give --links, or omit --link_words")
+            raise RecipeError("--link_words is for --links: give --links, or omit --link_words")
