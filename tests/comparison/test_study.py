@@ -97,6 +97,7 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"tasks": {"tatoeba": {}}}, "tasks.tatoeba.data is missing"),
         ({"tasks": {"tatoeba": {"data": "x", "groups": 3}}}, "tatoeba: unknown key 'groups'; did you mean 'group'"),
         ({"tasks": {"retrieval": {"data": "x", "max_pairs": "a"}}}, "retrieval: max_pairs takes a whole number, not"),
+        ({"tasks": {"tatoeba": {"data": "x", "group": 4, "languages": ["de"]}}}, "tatoeba: give languages or group"),
         ({"tasks": {"bucc": {"data": "x", "group": 4}}}, "tasks.bucc: unknown key 'group'"),
         ({"plot": "layer"}, "plot: unknown key 'layer'; did you mean 'layers'"),
     ],

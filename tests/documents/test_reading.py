@@ -73,6 +73,13 @@ def test_a_glob_has_no_wildcards_but_stars_and_matches_no_folders(tmp_path: Path
     assert [name for name, _, _ in pairs] == ["1"]
 
 
+@pytest.mark.parametrize(("files", "pattern"), [(("de/a.txt", "de/a.txt.gz"), "de"), (("x1y.de", "xy1.de"), "x*y*.de")])
+def test_two_files_of_one_name_are_refused(tmp_path: Path, files: tuple[str, str], pattern: str) -> None:
+    _files(tmp_path, *files, "fr/1")
+    with pytest.raises(DataError, match=f"{files[0]} and .*{files[1]} are both the document"):
+        pair_documents(str(tmp_path / pattern), str(tmp_path / "fr"))
+
+
 def test_a_file_without_partner_is_reported(tmp_path: Path) -> None:
     _files(tmp_path, "de/a.txt", "de/b.txt", "fr/a.txt")
     with pytest.raises(DataError, match=r"b.txt has no file to align with"):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -91,5 +93,6 @@ def test_equal_models_differ_by_nothing() -> None:
 def test_names_drop_shared_folders() -> None:
     assert short_names(["runs/a", "runs/b"]) == {"runs/a": "a", "runs/b": "b"}
     assert short_names(["a", "runs/a"]) == {"a": "a", "runs/a": "runs/a"}
-    with pytest.raises(RecipeError, match="given twice"):
-        short_names(["a", "a"])
+    for spelling in ("a", "./a", "a/", os.path.abspath("a")):
+        with pytest.raises(RecipeError, match="given twice"):
+            short_names(["a", spelling])

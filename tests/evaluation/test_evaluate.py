@@ -253,6 +253,7 @@ def test_nothing_stays_behind(
         (["sts17=a", "bucc=b"], {"languages": ["de"]}, "names no task: write sts17=de"),
         (["sts17=a"], {"languages": ["sts=de"]}, "given for 'sts', which is not among the tasks sts17"),
         (["sts17=a"], {"languages": ["sts17="]}, "'sts17=' has no language codes"),
+        (["tatoeba=a"], {"group": 36, "languages": ["de"]}, "give languages or group"),
         (["tatoeba=a"], {"group": 37}, "unknown group '37': use one of 14, 28, 36, 112, 4, 5, 8"),
     ],
 )
@@ -281,8 +282,9 @@ def test_any_object_with_encode_is_evaluated(embedder: SentenceEmbedder, tasks: 
     evaluation = evaluate(embedder, tasks)
     assert [report.task for report in evaluation.reports] == ["tatoeba", "bucc", "sts17"]
     assert str(evaluation).count("model SentenceEmbedder") == 3
-    with pytest.raises(ModelError, match="need models given by their folder or Hub id"):
-        evaluate(embedder, tasks, dims=[4])
+    for options in ({"dims": [4]}, {"precision": "bfloat16"}, {"device": "cpu"}):
+        with pytest.raises(ModelError, match="need models given by their folder or Hub id"):
+            evaluate(embedder, tasks, **options)
     with pytest.raises(ModelError, match="object has no encode"):
         evaluate(object(), tasks)
 

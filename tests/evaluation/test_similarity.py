@@ -39,6 +39,13 @@ def test_too_few_or_unequal_sides_are_refused(scores: list[float], gold: list[fl
         spearman(scores, gold)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_score_without_a_rank_is_refused(value: float) -> None:
+    for scores, gold in (([1, value, 2], [1, 2, 3]), ([1, 2, 3], [1, value, 2])):
+        with pytest.raises(DataError, match="NaN or infinite"):
+            spearman(scores, gold)
+
+
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=30))
 def test_it_is_scipys(pairs: list[tuple[int, int]]) -> None:
     scores, gold = zip(*pairs, strict=True)

@@ -123,6 +123,8 @@ def test_the_number_of_pieces_is_at_most_the_given_one(tokenizer: PreTrainedToke
 def test_texts_without_languages_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="texts takes a mapping"):
         trim_vocabulary("org/none", tmp_path / "trimmed", ["Ein Hund."])  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="texts of 'de' are one string: give a list"):
+        trim_vocabulary("org/none", tmp_path / "trimmed", {"de": "Ein Hund."})
 
 
 def test_every_language_weighs_the_same(unigram_tokenizer: PreTrainedTokenizerBase) -> None:

@@ -179,6 +179,11 @@ def test_the_command_line_aligns(
     [
         ([], "the embedding aligner needs a model"),
         (["--links", "none.txt"], "no such file: none.txt"),
+        (["--links", "none.txt", "--model", "embedding"], "instead of aligning: omit --model"),
+        (["--links", "none.txt", "--layer", "0"], "instead of aligning: omit --layer"),
+        (["--links", "none.txt", "--threshold", "0.5"], "instead of aligning: omit --threshold"),
+        (["--links", "none.txt", "--aligner", "span"], "instead of aligning: omit --aligner"),
+        (["--aligner", "statistical", "--link_words", "spaces"], "give --links, or omit --link_words"),
     ],
 )
 def test_mistakes_raise_and_nothing_is_written(

@@ -74,6 +74,8 @@ def _read_options(name: str, options: Any) -> TaskSettings:
         settings = read_settings(TaskSettings, options)
     except RecipeError as error:
         raise RecipeError(f"tasks.{name}: {error}") from error
+    if settings.languages and settings.group is not None:
+        raise RecipeError(f"tasks.{name}: give languages or group")
     if not settings.data:
         raise RecipeError(f"tasks.{name}.data is missing: add its files, or give --tasks.{name}.data")
     return settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import logging
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from hf_xsent.data.identification import identify_language
@@ -73,14 +74,24 @@ def _named_files(path: str) -> dict[str, Path]:
     """Name the files of a folder by their path in it, those of a glob by the text that its wildcards match."""
     if Path(path).is_dir():
         inside = sorted(file for file in Path(path).rglob("*") if file.is_file() and not file.name.startswith("."))
-        return {strip_compression(file.relative_to(path).as_posix()): file for file in inside}
+        return _by_name((strip_compression(file.relative_to(path).as_posix()), file) for file in inside)
     parts = re.split(r"(\*\*/|\*)", path)  # "**/" matches any number of folders
     matched = {"**/": "((?:[^/]+/)*)", "*": "([^/]*)"}
     pattern = re.compile("".join(matched.get(part) or re.escape(part) for part in parts))
     files = glob.glob("".join(part if part in matched else glob.escape(part) for part in parts), recursive=True)
     matches = [match for file in sorted(files) if (match := pattern.fullmatch(file)) and Path(file).is_file()]
     texts = [filter(None, (group.strip("/") for group in match.groups())) for match in matches]
-    names = {"/".join(words): Path(match[0]) for words, match in zip(texts, matches, strict=True)}
+    names = _by_name(("/".join(words), Path(match[0])) for words, match in zip(texts, matches, strict=True))
     if not names:
         raise DataError(f"no file matches {path}")
     return names
+
+
+def _by_name(named: Iterable[tuple[str, Path]]) -> dict[str, Path]:
+    """Map names to files; raise an error if two files have one name."""
+    files: dict[str, Path] = {}
+    for name, file in named:
+        if name in files:
+            raise DataError(f"{files[name]} and {file} are both the document {name!r}: rename or remove one")
+        files[name] = file
+    return files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -86,7 +87,7 @@ def short_names(models: Sequence[str]) -> dict[str, str]:
     >>> short_names(["runs/a/model", "runs/b/model"])
     {'runs/a/model': 'a/model', 'runs/b/model': 'b/model'}
     """
-    if len(set(models)) < len(models):
+    if len(set(map(os.path.realpath, models))) < len(models):
         raise RecipeError(f"evaluate compares different models, but one is given twice: {', '.join(models)}")
     parts = [Path(model).parts for model in models]
     shared = 0

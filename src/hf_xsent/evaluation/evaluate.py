@@ -110,9 +110,9 @@ def _write_results(
     content: dict[str, Any] = {"runs": [asdict(report) for report in both]}
     new = [comparison.to_dict() for comparison in comparisons]
     compared = [_compared(comparison) for comparison in new]
-    kept = [comparison for comparison in read_comparisons(output) if _compared(comparison) not in compared]
-    if kept or new:
-        content["comparisons"] = [*kept, *new]
+    others = [comparison for comparison in read_comparisons(output) if _compared(comparison) not in compared]
+    if others or new:
+        content["comparisons"] = [*others, *new]
     write_json(output, content)
 
 
@@ -253,9 +253,11 @@ def _evaluate_object(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
     """Measure any object with ``encode``."""
     model, *others = settings.model
     options = (settings.pooling, settings.layers, settings.dims, settings.max_length, settings.output)
-    if others or any(option is not None for option in options):
+    computing = settings.precision != "float32" or settings.device is not None
+    if others or computing or any(option is not None for option in options):
         raise ModelError(
-            "several models, pooling, layers, dims, max_length and output need models given by their folder or Hub id"
+            "several models, pooling, layers, dims, max_length, precision, device and output need models given by "
+            "their folder or Hub id"
         )
     if not hasattr(model, "encode"):
         raise ModelError(f"{type(model).__name__} has no encode: give a folder, a Hub id or a model that encodes text")

@@ -51,6 +51,8 @@ def read_tasks(tasks: Any, languages: Any = None, group: str | None = None) -> l
     sources = dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks)
     selected = languages if isinstance(languages, Mapping) else _languages(languages or (), list(sources))
     if group is not None:
+        if "tatoeba" in selected:
+            raise RecipeError("languages and group both select languages of tatoeba: give languages or group")
         selected = {**selected, "tatoeba": tatoeba_group(group)}
     return load_tasks(sources, selected)
 

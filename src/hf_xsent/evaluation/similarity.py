@@ -25,7 +25,9 @@ def spearman(scores: Sequence[float] | np.ndarray, gold: Sequence[float] | np.nd
 
 
 def _rank_correlation(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Correlate the ranks along the last axis."""
+    """Correlate the ranks along the last axis; raise an error for NaN and infinity, which have no rank."""
+    if not (np.isfinite(scores).all() and np.isfinite(gold).all()):
+        raise DataError("a rank correlation needs finite scores: a score or a gold score is NaN or infinite")
     first, second = (stats.rankdata(side, axis=-1) for side in (scores, gold))
     first, second = (side - side.mean(-1, keepdims=True) for side in (first, second))
     scale = np.sqrt((first**2).sum(-1) * (second**2).sum(-1))

@@ -95,6 +95,9 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
 
 def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
     """Return the sentences of each language, from Python, text files and both sides of pairs."""
+    for language, sentences in (settings.texts or {}).items():
+        if isinstance(sentences, str):
+            raise DataError(f"texts of {language!r} are one string: give a list of sentences")
     pairs_of = resolve_sources(settings.data, target_language=settings.target_language) if settings.data else {}
     files_of = resolve_sources(settings.text) if settings.text else {}
     known = [*dict.fromkeys((*(settings.texts or {}), *pairs_of, *files_of))]

@@ -72,5 +72,10 @@ class AlignWordsSettings(AlignerSettings, WorkSettings, PairSettings):
 
     def __post_init__(self) -> None:
         """Refuse to align and to convert links at once."""
-        if self.links and self.model is not None:
-            raise RecipeError("--links converts links instead of aligning: omit --model")
+        settings = {"model": self.model, "layer": self.layer, "threshold": self.threshold}
+        aligning = [name for name, value in settings.items() if value is not None]
+        aligning += ["aligner"] if self.aligner != "embedding" else []
+        if self.links and aligning:
+            raise RecipeError(f"--links converts links instead of aligning: omit --{aligning[0]}")
+        if not self.links and self.link_words != "script":
+            raise RecipeError("--link_words is for --links: give --links, or omit --link_words")

@@ -37,7 +37,8 @@ def test_the_last_half_of_track_6_has_no_gold(tracks: Path) -> None:
     [
         ("STS.gs.track1.ar-ar.txt", "1\n2\n3\n", "has 3 gold scores for the 2 pairs"),
         ("STS.gs.track6.tr-en.txt", "1\n", "has 1 gold scores for the 2 pairs"),
-        ("STS.gs.track1.ar-ar.txt", "1\nviel\n", "a gold score is not a number (could not convert"),
+        ("STS.gs.track1.ar-ar.txt", "1\nviel\n", "ar-ar.txt:2: a gold score is not a number (could not convert"),
+        ("STS.gs.track1.ar-ar.txt", "1\nnan\n", "STS.gs.track1.ar-ar.txt:2: a gold score is nan"),
         ("STS.input.track1.ar-ar.txt", "eins one\nzwei\ttwo\n", "ar-ar.txt:1: lines must be sentence<TAB>sentence"),
     ],
 )
@@ -83,6 +84,13 @@ def test_sts22_is_read_from_json_lines(tmp_path: Path) -> None:
     (tmp_path / "de-en.jsonl").write_text(text + '{"sentence1": "drei"}\n')
     with pytest.raises(DataError, match=r"de-en\.jsonl:3: not a JSON object with sentence1, sentence2 and score"):
         load_sts22(tmp_path, ["de-en"])
+
+
+def test_a_gold_score_that_is_not_finite_raises_with_its_line(tmp_path: Path) -> None:
+    rows = [*_rows(), {"sentence1": "drei", "sentence2": "three", "score": float("nan")}]
+    (tmp_path / "de-en.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    with pytest.raises(DataError, match=r"de-en\.jsonl:3: a gold score is nan"):
+        load_sts22(tmp_path)
 
 
 @pytest.mark.parametrize("missing", [None, 7])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -109,29 +110,42 @@ def _read_track(folder: Path, name: str) -> StsSet:
     if track.scored == len(gold):
         pairs = pairs[: track.scored]
     first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-    return _sts_set(inputs, name, first, second, gold, golds)
+    return _sts_set(inputs, name, first, second, gold, golds, list(range(1, len(gold) + 1)))
 
 
 def _read_jsonl(path: Path, pair: str) -> StsSet:
     rows: list[tuple[Any, Any, Any]] = []
+    numbers = []
     for number, row in json_lines(path):
         try:
             rows.append((row["sentence1"], row["sentence2"], row["score"]))
+            numbers.append(number)
         except (TypeError, KeyError) as error:
             raise DataError(f"{path}:{number}: not a JSON object with sentence1, sentence2 and score") from error
     first, second, gold = ([row[column] for row in rows] for column in range(3))
-    return _sts_set(path, pair, first, second, gold)
+    return _sts_set(path, pair, first, second, gold, numbers=numbers)
 
 
 def _sts_set(
-    source: str | Path, pair: str, first: list[Any], second: list[Any], gold: list[Any], golds: str | Path | None = None
+    source: str | Path,
+    pair: str,
+    first: list[Any],
+    second: list[Any],
+    gold: list[Any],
+    golds: str | Path | None = None,
+    numbers: list[int] | None = None,
 ) -> StsSet:
-    """Check texts and scores."""
+    """Check texts and scores, whose lines in their file have these ``numbers``."""
     place = f"{source}, {pair}"
     if len(gold) != len(first):
         raise DataError(f"{golds or place} has {len(gold)} gold scores for the {len(first)} pairs of {source}")
-    try:
-        scores = [float(value) for value in gold]
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{golds or place}: a gold score is not a number ({error})") from error
+    scores = []
+    for number, value in enumerate(gold):
+        where = f"{golds or source}:{numbers[number]}" if numbers else f"{place}, pair {number + 1}"
+        try:
+            scores.append(float(value))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{where}: a gold score is not a number ({error})") from error
+        if not math.isfinite(scores[-1]):
+            raise DataError(f"{where}: a gold score is {value}, not a finite number; fix or remove the pair")
     return StsSet(pair, stripped_texts(place, first), stripped_texts(place, second), scores)
