@@ -30,7 +30,7 @@ from hf_xsent.training.settings import TrainingSettings
 logger = logging.getLogger(__name__)
 NO_DEV_FOR_EARLY_STOPPING = "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
 _IN_BATCH = {"translation_ranking", "matryoshka", "triplet_ranking"}  # objectives with negatives of the batch
-_AT_LEAST = {  # fields of transformers' TrainingArguments, which does not check them or raises an error of several lines
+_AT_LEAST = {  # fields of TrainingArguments that transformers does not check in one sentence
     **dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm", "neftune_noise_alpha", "seed", "data_seed"), 0),
     **{"adam_beta1": 0, "adam_beta2": 0, "adam_epsilon": 0, "gradient_accumulation_steps": 1},
 }
