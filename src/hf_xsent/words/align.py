@@ -55,7 +55,7 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     """
     links = {settings.language: settings.links} if settings.links else None
     source = open_pairs(settings, links=links, link_words=settings.link_words)
-    inputs = [*source_files(source), *([source.links] if source.links else [])]
+    inputs: list[str | Path] = [*source_files(source), *([source.links] if source.links else [])]
     check_text_output(settings.output, inputs, jsonl=True)
     if links:
         return _write(settings.output, ((pair, pair[2] or "") for pair in read_valid_pairs(source)))
