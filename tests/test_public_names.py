@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,12 @@ def _python(code: str, *arguments: str) -> str:
 def test_public_name_resolves(name: str) -> None:
     assert getattr(hf_xsent, name).__name__ == name
     assert name in dir(hf_xsent)
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    stub = ast.parse(Path(hf_xsent.__file__).with_suffix(".pyi").read_text("utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    assert {name.name: node.module for node in imports for name in node.names} == hf_xsent._MODULES
 
 
 def test_readme_names_are_public() -> None:

@@ -5,16 +5,45 @@ Importing it registers every config and model with the Auto classes of transform
 
 from __future__ import annotations
 
-import ast
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
 
-_stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-_MODULES = {name.name: node.module for node in _stub.body if isinstance(node, ast.ImportFrom) for name in node.names}
+_PUBLIC = {  # the public names of each module; __init__.pyi names them for type checkers
+    "comparison.compare": "compare",
+    "data.bitext": "load_bitext",
+    "documents.align_files": "align_document_files",
+    "documents.alignment": "align_documents",
+    "evaluation.analyse": "analyse",
+    "evaluation.evaluate": "evaluate",
+    "evaluation.registry": "load_tasks",
+    "finetuning.finetune": "finetune",
+    "mining.hard_negatives": "mine_negatives",
+    "mining.margin": "mine_bitext",
+    "mining.mine": "mine_files",
+    "mining.score": "score_pairs",
+    "models.dap": "DapConfig DapForSentenceEmbedding XlmrWithRTLHead",
+    "models.dual_pivot": "DualPivotConfig DualPivotForPreTraining DualPivotForSentenceEmbedding",
+    "models.embedder": "SentenceEmbedder",
+    "models.moco": "MoCoAlignedBert MoCoConfig MoCoForSentenceEmbedding",
+    "models.pretraining": "SentenceEncoderForPreTraining",
+    "models.wacse": "WacseConfig WacseForPreTraining WacseForSentenceEmbedding",
+    "publishing.hub": "publish",
+    "publishing.model_card": "write_model_card",
+    "publishing.onnx": "export_onnx",
+    "publishing.sentence_transformer": "export_sentence_transformer",
+    "publishing.vocabulary_trimming": "trim_vocabulary",
+    "sentence_transformers.evaluation": "TaskEvaluator",
+    "sentence_transformers.losses": "AlignmentLoss",
+    "training.arguments": "AlignmentTrainingArguments",
+    "training.cost": "measure_cost",
+    "training.pretrain": "pretrain",
+    "training.trainer": "AlignmentTrainer",
+    "words.align": "align_words",
+}
+_MODULES = {name: f"hf_xsent.{module}" for module, names in _PUBLIC.items() for name in names.split()}
 __all__ = sorted(_MODULES)
 
 
@@ -22,7 +51,7 @@ def __getattr__(name: str) -> Any:
     """Load a public name from its module when it is first used."""
     if name not in _MODULES:
         raise AttributeError(f"module 'hf_xsent' has no attribute {name!r}")
-    return getattr(import_module(str(_MODULES[name])), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

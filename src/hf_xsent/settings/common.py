@@ -24,13 +24,13 @@ class EncodingSettings:
         choices=("float32", "auto", "bfloat16", "float16"),
     )
     device: str | None = setting(
-        None, "Compute on this torch device. (default: a GPU per process if available, else the CPU)", local=True
+        None, "Compute on this torch device. (default: a GPU per process if available, else the CPU)"
     )
 
 
 def output_setting(text: str, metavar: str = "FILE") -> Any:
     """Declare where a command writes its results."""
-    return setting(None, text, metavar=metavar, required=True, aliases=("o",), local=True)
+    return setting(None, text, metavar=metavar, required=True, aliases=("o",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,6 @@ class WorkSettings:
         None,
         "Cache intermediate results in this folder; the same command resumes from them. (default: OUTPUT.work)",
         metavar="FOLDER",
-        local=True,
     )
 
     @property
