@@ -51,8 +51,14 @@ def _run(study: StudyFile, **changes: Any) -> Mapping[str, Any]:
 def _when(condition: Callable[[], bool], act: Callable[[], object]) -> None:
     """Act in another thread as soon as the condition holds."""
 
+    def holds() -> bool:
+        try:
+            return condition()
+        except (OSError, ValueError, KeyError):  # of a file that is being written
+            return False
+
     def watch() -> None:
-        while not condition():
+        while not holds():
             time.sleep(0.01)
         act()
 
