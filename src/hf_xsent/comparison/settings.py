@@ -58,6 +58,7 @@ class CompareSettings:
         None,
         "Write runs and report into this folder. (default: runs/ and the study's name)",
         metavar="FOLDER",
+        local=True,
         aliases=("o",),
     )
     dry_run: bool = setting(False, "Validate and list the runs without training.", results=False)

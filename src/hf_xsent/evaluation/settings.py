@@ -60,6 +60,7 @@ class EvaluateSettings(EncodingSettings):
         "Write the results to this JSON file, and cache them in OUTPUT.work: the same command measures only what is "
         "missing. (default: only show them)",
         metavar="FILE",
+        local=True,
         aliases=("o",),
     )
 
@@ -101,7 +102,9 @@ class AnalyseSettings:
     word_pieces: bool = setting(False, "Plot word pieces instead of words.")
     layer: int | None = setting(None, "Use the hidden states of this layer. (default: the last)", at_least=0)
     pooling: str | None = setting(None, "Pool by cls, mean or max. (default: the model's; mean for a plain encoder)")
-    device: str | None = setting(None, "Compute on this torch device. (default: a GPU if available, else the CPU)")
+    device: str | None = setting(
+        None, "Compute on this torch device. (default: a GPU if available, else the CPU)", local=True
+    )
 
     def __post_init__(self) -> None:
         """Check the settings that need each other."""

@@ -99,7 +99,7 @@ class FineTuningTrainingSettings:
 
     output_dir: str | None = setting(
         None, "Write checkpoints, the fine-tuned model and the results into this folder; required.", metavar="FOLDER",
-        aliases=("output", "o"),
+        aliases=("output", "o"), local=True,
     )  # fmt: skip
     num_train_epochs: float = setting(2.0, "Train for N epochs, unless --max_steps is given.")
     max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")

@@ -14,7 +14,9 @@ from hf_xsent.settings.declare import setting
 class SearchSettings(EncodingSettings, WorkSettings):
     """How embeddings are stored and searched."""
 
-    memory_mib: int = setting(512, "Maximum memory of the search's blocks, in MiB.", at_least=0, results=False)
+    memory_mib: int = setting(
+        512, "Maximum memory of the search's blocks, in MiB.", at_least=0, results=False, local=True
+    )
     vectors: str = setting("float32", "Store embeddings in this precision.", choices=("float32", "float16"))
 
 
@@ -53,13 +55,13 @@ class MineSettings(SearchSettings):
         metavar="GOLD",
     )
     top: int | None = setting(None, "Write the N best pairs. (default: all)", at_least=1)
-    plot: str | None = setting(None, "Plot the histogram of scores to this SVG file.", metavar="FILE")
+    plot: str | None = setting(None, "Plot the histogram of scores to this SVG file.", metavar="FILE", local=True)
     index: str | None = setting(
         None, "Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)"
     )
     probes: int = setting(32, "Number of cells of an IVF index to search per sentence (nprobe).", at_least=1)
-    engine: str = setting("local", "Run on this machine or on a Ray cluster.", choices=("local", "ray"))
-    address: str = setting("auto", "Address of the Ray cluster; auto: the running one, local: a new one.")
+    engine: str = setting("local", "Run on this machine or on a Ray cluster.", choices=("local", "ray"), local=True)
+    address: str = setting("auto", "Address of the Ray cluster; auto: the running one, local: a new one.", local=True)
     k: int = setting(4, "Average the cosines of N nearest neighbours in the margin.", at_least=1)
 
     def __post_init__(self) -> None:

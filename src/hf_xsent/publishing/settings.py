@@ -87,6 +87,7 @@ class TrimSettings(TatoebaSettings, ExportFolderSettings):
         None,
         "Cache the cleaned bitext in this folder. (default: hf_xsent/bitext in HF_HOME)",
         metavar="FOLDER",
+        local=True,
     )
 
 

@@ -24,13 +24,13 @@ class EncodingSettings:
         choices=("float32", "auto", "bfloat16", "float16"),
     )
     device: str | None = setting(
-        None, "Compute on this torch device. (default: a GPU per process if available, else the CPU)"
+        None, "Compute on this torch device. (default: a GPU per process if available, else the CPU)", local=True
     )
 
 
 def output_setting(text: str, metavar: str = "FILE") -> Any:
     """Declare where a command writes its results."""
-    return setting(None, text, metavar=metavar, required=True, aliases=("o",))
+    return setting(None, text, metavar=metavar, required=True, aliases=("o",), local=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,7 @@ class WorkSettings:
         None,
         "Cache intermediate results in this folder; the same command resumes from them. (default: OUTPUT.work)",
         metavar="FOLDER",
+        local=True,
     )
 
     @property

@@ -33,6 +33,7 @@ def setting(
     required: bool = False,
     aliases: Sequence[str] = (),
     results: bool = True,
+    local: bool = False,
     saved: bool = True,
     shown: bool = True,
 ) -> Any:
@@ -43,8 +44,8 @@ def setting(
     are further names of the flag.
 
     ``results=False``: the value does not change results, only when, where and how fast they are computed, so that a run
-    may resume with another one. ``saved=False``: it is not written to a model's config.json. ``shown=False``: help does
-    not list it.
+    may resume with another one. ``local``: it is a path or a property of this machine, which is not published.
+    ``saved=False``: it is not written to a model's config.json. ``shown=False``: help does not list it.
     """
     bounds = {"above": above, "at_least": at_least, "below": below, "at_most": at_most}
     metadata: dict[str, Any] = {
@@ -52,7 +53,7 @@ def setting(
         "range": {name: bound for name, bound in bounds.items() if bound is not None},
         "choices": tuple(choices),
         **{"named": named, "metavar": metavar, "positional": positional, "required": required},
-        **{"aliases": tuple(aliases), "results": results, "saved": saved, "shown": shown},
+        **{"aliases": tuple(aliases), "results": results, "local": local, "saved": saved, "shown": shown},
     }
     if isinstance(default, list | dict):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)

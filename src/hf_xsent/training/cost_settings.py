@@ -26,10 +26,13 @@ class CostSettings:
     pairs: int = setting(32, "Batch size in pairs.", at_least=2)
     max_length: int = setting(32, "Truncate sentences to N tokens.", at_least=2)
     repeats: int = setting(5, "Report the median of N steps.", at_least=1)
-    device: str | None = setting(None, "Compute on this torch device. (default: a GPU if available, else the CPU)")
+    device: str | None = setting(
+        None, "Compute on this torch device. (default: a GPU if available, else the CPU)", local=True
+    )
     output: str | None = setting(
         None,
         "Write the results to this JSON file, too. (default: only show them)",
         metavar="FILE",
+        local=True,
         aliases=("o",),
     )

@@ -101,6 +101,7 @@ class DataSettings:
         "Folder in which to cache the cleaned bitext, memory-mapped. (default: hf_xsent/bitext in HF_HOME)",
         metavar="FOLDER",
         results=False,
+        local=True,
     )
     features: str | None = setting(
         None,
@@ -108,6 +109,7 @@ class DataSettings:
         'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as always with --variant '
         "authors.",
         results=False,
+        local=True,
     )
 
 
@@ -213,7 +215,7 @@ class CommonArguments:
 
     output_dir: str | None = setting(
         None, "Write checkpoints, metrics and the final model into this folder; required.", metavar="FOLDER",
-        aliases=("output", "o"),
+        aliases=("output", "o"), local=True,
     )  # fmt: skip
     max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
     num_train_epochs: float = setting(3.0, "Train for N epochs, unless --max_steps is given.")

@@ -37,7 +37,7 @@ class AlignerSettings:
         choices=("float32", "auto", "bfloat16", "float16"),
     )
     device: str | None = setting(
-        None, "Compute on this torch device. (default: a GPU per process if available, else the CPU)"
+        None, "Compute on this torch device. (default: a GPU per process if available, else the CPU)", local=True
     )
 
     def check_aligner(self) -> None:
