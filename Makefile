@@ -42,7 +42,7 @@ test-openers: $(VENV)/installed-dev $(OPENERS)/installed ## exports in environme
 docs: $(SITE)/installed ## build the docs site into build/site; a dead link is an error
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --site-dir build/site
 
-attack: $(VENV)/installed-dev ## random kills and gradients, 10 minutes (SEED=7 repeats an attack; ARGS="--kills 20")
+attack: $(VENV)/installed-dev ## random kills of commands, 10 minutes (SEED=7 repeats an attack; ARGS="--kills 20")
 	$(VENV)/bin/python -m tests.attack $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 gpu: $(VENV)/installed-dev ## measure training, encoding and mining on one GPU, 20 minutes (ARGS="--minutes 10 --only training")

@@ -21,14 +21,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 MOST_LINES = 350
 
 # A room (file or folder right below hf_xsent) may import itself and these rooms of ours.
-GROUND = {
-    "errors",
-    "logs",
-    "compat",
-    "files",
-    "runs",
-    "settings",
-}  # any room may import these
+GROUND = {"errors", "logs", "compat", "files", "runs", "settings"}  # any room may import these
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(GROUND, {"errors", "settings"}),
     "runs": {"errors", "files", "logs", "settings"},
@@ -126,7 +119,7 @@ ONLY_THERE = {"hashlib", "filelock"}
 def file_work(source: str) -> list[str]:
     """What files.py and runs/claim.py are for, with its line: renaming, free space, hashes, locks, in any spelling."""
     tree = ast.parse(source)
-    names = {f"{module}.{name}" for module, some in RENAMING.items() for name in some}
+    names = {f"{module}.{name}" for module, functions in RENAMING.items() for name in functions}
     found = [
         f"line {line}: {name}"
         for line, name in imported_modules(tree, "")
@@ -144,37 +137,12 @@ def file_work(source: str) -> list[str]:
 
 def test_two_files_rename_lock_hash_and_measure_free_space():
     broken = [
-        f"{path.relative_to(ROOT)}, {one}: use hf_xsent.files or hf_xsent.runs"
+        f"{path.relative_to(ROOT)}, {place}: use hf_xsent.files or hf_xsent.runs"
         for path in source_files()
         if path not in FILE_WORK
-        for one in file_work(path.read_text("utf-8"))
+        for place in file_work(path.read_text("utf-8"))
     ]
     assert not broken, "\n".join(broken)
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "part.replace(path)",
-        "(folder / 'a.part').rename(folder / 'a')",
-        "import os\nos.replace(part, path)",
-        "from os import rename",
-        "import shutil\nshutil.move(part, path)",
-        "from shutil import disk_usage as free",
-        "import hashlib",
-        "def f():\n    from filelock import FileLock",
-    ],
-)
-def test_file_work_is_found(source: str):
-    assert len(file_work(source)) == 1
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["text.replace('a', 'b')", "replace(settings, k=4)", "dataclasses.replace(one, k=4)", "import os, shutil"],
-)
-def test_other_replacing_is_not_file_work(source: str):
-    assert file_work(source) == []
 
 
 def test_imports_run_down_only():
@@ -196,7 +164,7 @@ def test_every_package_that_is_imported_is_declared():
             package = name.split(".")[0]
             if package in sys.stdlib_module_names or package == "hf_xsent":
                 continue
-            brought = {re.sub("[-_.]+", "-", one).lower() for one in installed.get(package, ())}
+            brought = {re.sub("[-_.]+", "-", owner).lower() for owner in installed.get(package, ())}
             if brought and not brought & declared:
                 broken.append(f"{path.relative_to(ROOT)}, line {line}: {package} is not in pyproject.toml")
     assert not broken, "\n".join(broken)
@@ -207,16 +175,6 @@ def test_no_module_imports_itself_through_others():
     packages = frozenset(module_name(path) for path in source_files() if path.name == "__init__.py")
     circle = import_circle(sources, packages)
     assert not circle, f"imports that run in a circle: {' <- '.join(circle)}; move code, or pass a narrower type"
-
-
-def test_an_import_circle_is_found_inside_functions_and_behind_type_checking():
-    sources = {
-        "hf_xsent.a.one": "from hf_xsent.a import two",
-        "hf_xsent.a.two": "def f():\n    from hf_xsent.a.three import thing",
-        "hf_xsent.a.three": "if TYPE_CHECKING:\n    from .one import thing",
-    }
-    assert {*import_circle(sources)} == {*sources}
-    assert import_circle(sources | {"hf_xsent.a.three": "import torch"}) == []
 
 
 def test_the_library_never_prints():
@@ -238,7 +196,8 @@ def test_files_stay_short():
 def test_the_command_line_starts_without_torch():
     """``hf-xsent --help`` and a mistyped flag answer at once, because nothing at the top of the cli imports torch."""
     code = (
-        "import sys; import hf_xsent_cli; from hf_xsent.cli import main; main(['--help']); "
+        "import sys; import hf_xsent_cli; from hf_xsent.cli import main; "
+        "main(['--help']); main(['pretrain', '--help']); "
         "sys.exit(', '.join({'torch', 'transformers'} & {*sys.modules}) or 0)"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
@@ -260,18 +219,6 @@ def test_the_command_line_starts_without_torch():
 def test_a_broken_rule_is_an_error(module: str, source: str, told: str):
     (sentence,) = broken_import_rules(source, module)
     assert module in sentence and told in sentence
-
-
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        ("hf_xsent.models.dap", "import torch\nfrom ..objectives import triplet\nfrom .backbone import Backbone"),
-        ("hf_xsent.data.bitext", "from hf_xsent import __version__\nfrom hf_xsent.errors import DataError"),
-        ("hf_xsent.cli", "from hf_xsent.training import trainer"),
-    ],
-)
-def test_an_obeyed_rule_is_silent(module: str, source: str):
-    assert broken_import_rules(source, module) == []
 
 
 def method_files() -> list[tuple[str, list[str]]]:

@@ -74,11 +74,11 @@ class Block:
 
 def blocks(path: Path) -> list[Block]:
     text = path.read_text("utf-8")
-    found = re.finditer(r"(?:<!-- not run: (\w+) -->\n)?^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    fences = re.finditer(r"(?:<!-- not run: (\w+) -->\n)?^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [
-        Block(str(path.relative_to(ROOT)), text[: one.start()].count("\n") + 1, one[2], one[3], one[1])
-        for one in found
-        if one[2] in ("bash", "python")
+        Block(str(path.relative_to(ROOT)), text[: fence.start()].count("\n") + 1, fence[2], fence[3], fence[1])
+        for fence in fences
+        if fence[2] in ("bash", "python")
     ]
 
 
@@ -120,7 +120,7 @@ def prepared(
     Path("benchmarks/bucc/zh-en.training.gold").write_text(gold, "utf-8")
     Path("benchmarks/sts17/STS.input.track1.ar-ar.txt").write_text(table, "utf-8")
     Path("benchmarks/sts17/STS.gs.track1.ar-ar.txt").write_text("".join(f"{n % 6}\n" for n in range(len(pairs))))
-    rated = ({"sentence1": one, "sentence2": other, "score": n % 4} for n, (one, other) in enumerate(pairs))
+    rated = ({"sentence1": source, "sentence2": target, "score": n % 4} for n, (source, target) in enumerate(pairs))
     Path("benchmarks/sts22/de-en.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in rated), "utf-8")
     Path("study.yaml").write_text(STUDY, "utf-8")
     return tmp_path
@@ -186,9 +186,9 @@ EXAMPLE_STAND_INS = {
 
 
 def _example(name: str) -> str:
-    found = re.search(r"```python\n(.*?)```", getattr(hf_xsent, name).__doc__ or "", re.DOTALL)
-    assert found, f"{name} has no example"
-    return textwrap.dedent("    " * (not found[1].startswith(" ")) + found[1])
+    fence = re.search(r"```python\n(.*?)```", getattr(hf_xsent, name).__doc__ or "", re.DOTALL)
+    assert fence, f"{name} has no example"
+    return textwrap.dedent("    " * (not fence[1].startswith(" ")) + fence[1])
 
 
 @pytest.mark.slow

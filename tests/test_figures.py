@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from figures import RESULTS, FigureTable, figure_tables, holds
+from figures import RESULTS, FigureTable, figure_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 OF_PAPERS = {"paper_values.md", "settings.md", "reproduce.md", "troubleshooting.md"}  # papers' figures, and settings
@@ -30,11 +30,6 @@ def _problem(table: FigureTable) -> str:
         f"line {table.line}: {' '.join(table.files)} do not hold {' '.join(table.unheld())}: mend the figures, or list "
         "them after '; besides:' if they are computed or published"
     )
-
-
-def test_a_figure_is_held_by_a_value_that_rounds_to_it() -> None:
-    assert holds("document_alignment.json", "94.0") and holds("document_alignment.json", "0.940")
-    assert not holds("document_alignment.json", "94.8") and not holds("document_alignment.json", "94.01")
 
 
 def test_a_stale_figure_is_reported(tmp_path: Path) -> None:

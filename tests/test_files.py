@@ -24,7 +24,7 @@ NAMES = st.text(
 ).filter(lambda name: name not in (".", ".."))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda some: st.lists(some, max_size=3) | st.dictionaries(st.text(), some, max_size=3),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=3),
     max_leaves=8,
 )
 
@@ -39,7 +39,7 @@ def test_text_comes_back_under_any_name(name: str, text: str) -> None:
         for content in ("what was there before", text):
             files.write_text(path, content)
         assert path.read_bytes() == text.encode()
-        assert [one.name for one in path.parent.iterdir()] == [name]
+        assert os.listdir(path.parent) == [name]
 
 
 @given(JSON)
@@ -47,14 +47,6 @@ def test_json_comes_back(content: object) -> None:
     with TemporaryDirectory() as folder:
         files.write_json(Path(folder) / "a.json", content)
         assert json.loads((Path(folder) / "a.json").read_text("utf-8")) == content
-
-
-def test_arrays_come_back(tmp_path: Path) -> None:
-    rows = np.arange(12.0).reshape(3, 4)
-    files.write_arrays(tmp_path / "one.npy", rows)
-    files.write_arrays(tmp_path / "some.npz", {"a": rows, "b": rows[0]})
-    np.testing.assert_array_equal(np.load(tmp_path / "one.npy"), rows)
-    np.testing.assert_array_equal(np.load(tmp_path / "some.npz")["b"], rows[0])
 
 
 @pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt])
@@ -66,23 +58,14 @@ def test_an_interrupted_write_leaves_the_old_file(stop: type[BaseException], tmp
     files.write_text(tmp_path / "a.txt", "old")
     with pytest.raises(stop):
         files.write_text(tmp_path / "a.txt", lines())
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.txt", "old")]
-
-
-def test_an_interrupted_folder_leaves_the_old_one(tmp_path: Path) -> None:
-    with files.writing(tmp_path / "model", folder=True) as part:
-        (part / "old.txt").write_text("old")
-    with pytest.raises(ValueError, match="broken"), files.writing(tmp_path / "model", folder=True) as part:
-        (part / "new.txt").write_text("new")
-        raise ValueError("broken")
-    assert [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*")] == ["model", "model/old.txt"]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "old")]
 
 
 def test_a_new_folder_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     for name in ("old.txt", "new.txt"):
         with files.writing(tmp_path / "model", folder=True) as part:
             (part / name).write_text(name)
-    assert [one.relative_to(tmp_path).as_posix() for one in tmp_path.rglob("*")] == ["model", "model/new.txt"]
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["model", "model/new.txt"]
 
 
 def test_a_link_to_a_folder_stays(tmp_path: Path) -> None:
@@ -92,16 +75,8 @@ def test_a_link_to_a_folder_stays(tmp_path: Path) -> None:
         with files.writing(tmp_path / "model", folder=True) as part:
             (part / name).write_text(name)
     assert (tmp_path / "model").is_symlink()
-    assert [one.relative_to(tmp_path).as_posix() for one in (tmp_path / "disk").rglob("*")] == ["disk/new.txt"]
+    assert [path.relative_to(tmp_path).as_posix() for path in (tmp_path / "disk").rglob("*")] == ["disk/new.txt"]
     assert len([*tmp_path.iterdir()]) == 2
-
-
-def test_nothing_written_is_nothing_replaced(tmp_path: Path) -> None:
-    files.write_text(tmp_path / "a.txt", "old")
-    with files.writing(tmp_path / "a.txt") as part:
-        part.write_text("not good enough")
-        part.unlink()
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a.txt", "old")]
 
 
 KILLED = """
@@ -131,7 +106,7 @@ def test_an_existing_folder_returns_if_its_replacement_cannot_be_moved(tmp_path:
     (tmp_path / "out" / "old.txt").write_text("years of work")
     with pytest.raises(OutputError, match="cannot be written"):
         files.move_into_place(tmp_path / "missing.part", tmp_path / "out")
-    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+    assert os.listdir(tmp_path) == ["out"]
     assert (tmp_path / "out" / "old.txt").read_text() == "years of work"
 
 
@@ -149,7 +124,7 @@ def test_a_full_disk_is_an_error_and_leaves_the_old_file(
     files.write_text(tmp_path / "a", "old")
     with pytest.raises(OutputError, match=r"/a cannot be written \(.+\): free disk space"):
         write(tmp_path / "a")
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("a", "old")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
 
 
 def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
@@ -168,15 +143,6 @@ def test_errors_of_other_files_are_not_taken_for_ours(tmp_path: Path) -> None:
 # Full and read-only disks
 
 
-def test_appending_to_a_full_disk_is_one_sentence(tmp_path: Path, full_disk: None) -> None:
-    path = tmp_path / "log.jsonl"
-    files.append_text(path, "a\n")
-    files.append_text(path, "b\n")
-    assert path.read_text() == "a\nb\n"
-    with pytest.raises(OutputError, match=r"log.jsonl cannot be written \(File too large\): free disk space"):
-        files.append_text(path, "c" * (1 << 17))
-
-
 @pytest.mark.parametrize("error", ["I/O error: No space left on device (os error 28)", "disk quota (os error 122)"])
 def test_a_full_disk_is_also_known_by_the_text_of_other_libraries(tmp_path: Path, error: str) -> None:
     with pytest.raises(OutputError, match="out cannot be written .*os error"), files.writing(tmp_path / "out"):
@@ -191,12 +157,6 @@ def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path, prepare: Cal
     with pytest.raises(OutputError, match="run cannot be written .*: .*use a"):
         prepare(tmp_path / "file" / "run")
     prepare(tmp_path / "new")
-
-
-def test_a_read_only_folder_is_refused_before_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)  # as of a read-only disk; root may write anywhere else
-    with pytest.raises(OutputError, match="run cannot be written .*is read-only"):
-        files.check_can_create(tmp_path / "run")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
@@ -219,14 +179,8 @@ def test_the_command_line_ends_with_one_sentence(
 
 @given(st.lists(st.text() | st.binary()))
 def test_pieces_hash_as_the_whole(pieces: list[str | bytes]) -> None:
-    whole = b"".join(one.encode() if isinstance(one, str) else one for one in pieces)
+    whole = b"".join(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
     assert files.digest(iter(pieces)) == files.digest(whole)
-
-
-@given(JSON, JSON)
-def test_equal_content_has_equal_digests_and_other_content_others(first: object, second: object) -> None:
-    same = json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
-    assert (files.digest([first]) == files.digest([second])) == same
 
 
 def test_a_file_that_changes_has_another_digest(tmp_path: Path) -> None:

@@ -96,13 +96,6 @@ def test_help_uses_the_words_of_the_field():
     assert "usage" in done.stdout and not (found := unsearchable(done.stdout)), "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    "line", ["the user is told", "takes its wrong answers from", "drawn so many times", "made anew"]
-)
-def test_a_word_of_the_list_is_found(line: str):
-    assert len(unsearchable(line)) == 1
-
-
-@pytest.mark.parametrize("line", ["question answering", "so that", "a number of pairs", "all of its layers"])
-def test_other_words_are_not(line: str):
-    assert unsearchable(line) == []
+def test_words_of_the_list_alone_are_reported() -> None:
+    assert len(unsearchable("the user is told\ndrawn so many times\nmade anew")) == 3
+    assert unsearchable("question answering, so that\na number of pairs, all of its layers") == []

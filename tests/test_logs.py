@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import io
 import logging
 import os
 import pty
@@ -35,17 +34,17 @@ for number in Progress(range(8), desc="outer", mininterval=0):
 def _screen(written: str) -> list[str]:
     """Return the lines that a terminal shows after these characters; bars move the cursor by CR and ESC [ A."""
     lines, row, column = [""], 0, 0
-    for one in re.findall(r"\x1b\[A|.|\n", written.replace("\r\n", "\n\r"), re.DOTALL):
-        if one == "\x1b[A":
+    for character in re.findall(r"\x1b\[A|.|\n", written.replace("\r\n", "\n\r"), re.DOTALL):
+        if character == "\x1b[A":
             row -= 1
-        elif one == "\r":
+        elif character == "\r":
             column = 0
-        elif one == "\n":
+        elif character == "\n":
             row += 1
             lines += [""] * (row == len(lines))
         else:
             line = lines[row].ljust(column)
-            lines[row], column = line[:column] + one + line[column + 1 :], column + 1
+            lines[row], column = line[:column] + character + line[column + 1 :], column + 1
     return [line.rstrip() for line in lines]
 
 
@@ -101,9 +100,3 @@ def test_a_hidden_bar_and_one_without_a_reader_write_nothing(often: pytest.LogCa
     with Progress(total=3) as bar:
         time.sleep(0.1)
     assert bar.disable and not often.messages
-
-
-def test_a_line_of_progress_names_a_changed_description_once(often: pytest.LogCaptureFixture) -> None:
-    with Progress(range(3), desc="runs", file=io.StringIO()) as bar:
-        bar.set_description("TR (training)")
-        assert bar.line().startswith("TR (training): 0 of 3")

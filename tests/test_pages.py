@@ -23,20 +23,22 @@ def _prose(page: Path) -> str:
 
 def _anchors(page: Path) -> set[str]:
     """Return the anchors of headings that GitHub and mkdocs name equally."""
-    titles = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", one) for one in re.findall(r"^#+ (.+)$", _prose(page), re.M)]
+    titles = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"^#+ (.+)$", _prose(page), re.M)]
     plain = [re.sub(r"[^\w\s-]", "", title).strip().lower() for title in titles]
-    return {re.sub(r"\s", "-", one) for one in plain} & {re.sub(r"[\s-]+", "-", one) for one in plain if one.isascii()}
+    return {re.sub(r"\s", "-", title) for title in plain} & {
+        re.sub(r"[\s-]+", "-", title) for title in plain if title.isascii()
+    }
 
 
 def broken_links(page: Path) -> list[str]:
-    found = []
+    broken = []
     for target, anchor in LINK.findall(_prose(page)):
         path = (page.parent / target) if target else page
         if ":" in target:
             continue
         if not path.exists() or (anchor and anchor not in _anchors(path)):
-            found.append(f"{target}#{anchor}" if anchor else target)
-    return found
+            broken.append(f"{target}#{anchor}" if anchor else target)
+    return broken
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -53,10 +55,11 @@ def test_a_wrong_file_or_anchor_is_found(tmp_path: Path) -> None:
 
 
 def _nav(entries: list[object]) -> list[str]:
-    found: list[str] = []
-    for one in entries:
-        found += [one] if isinstance(one, str) else [name for part in one.values() for name in _nav(part)]  # type: ignore
-    return found
+    pages: list[str] = []
+    for entry in entries:
+        inner = [] if isinstance(entry, str) else [name for part in entry.values() for name in _nav(part)]  # type: ignore
+        pages += [entry] if isinstance(entry, str) else inner
+    return pages
 
 
 def test_the_site_lists_every_page_once() -> None:

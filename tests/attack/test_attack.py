@@ -1,4 +1,4 @@
-"""A short form of ``make attack``: few kills and gradients with a fixed seed."""
+"""A short form of ``make attack``: few kills with a fixed seed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_a_short_attack_finds_nothing() -> None:
+def test_a_short_attack_has_no_findings() -> None:
     search = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "tests.attack", "--seed", "0", "--kills", "8"]
     ended = subprocess.run(
         command, cwd=ROOT, env=os.environ | {"PYTHONPATH": search}, capture_output=True, text=True, timeout=500
     )
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-3000:]
-    for part in ("kills", "equality"):
-        assert f"{part}, " in ended.stdout
+    assert "kills" in ended.stdout

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import yaml
-
-from hf_xsent.cli import main
 
 from ..conftest import PAIRS, bert_encoder, make_wordpiece_tokenizer
 
@@ -47,33 +44,31 @@ class World:
         data = {"de": self / "de.tsv", "fr": self / "fr.tsv"}
         return RECIPE | {"model": self / "encoder", "data": data, "output_dir": "out", "cache_dir": "cache"} | changes
 
-    def build(self) -> None:
-        """Write data and models; train and export a model. Run this in a process of its own."""
+    def write(self) -> None:
+        """Write data, an encoder and settings."""
         self.folder.mkdir(parents=True)
-        rng = random.Random(0)
-        self._write_texts(rng)
+        self._write_texts(random.Random(0))
         torch.manual_seed(0)
         tokenizer = make_wordpiece_tokenizer()
         bert_encoder(tokenizer, mlm=True).save_pretrained(self / "encoder")
         tokenizer.save_pretrained(self / "encoder")
-        self._write_settings()
-        changes = {"max_steps": 2, "cache_dir": self / "cache", "output_dir": self / "trained"}
-        self._write_yaml("short.yaml", self.recipe(**changes))
-        for command in (
-            ["pretrain", self / "short.yaml"],
-            ["export", self / "trained", "-o", self / "export"],
-            ["evaluate", self / "export", "--tasks", f"tatoeba={self / 'tatoeba'}", "--output", self / "results.json"],
-        ):
-            if main(command) != 0:
-                raise AssertionError(f"hf-xsent {' '.join(command)} failed")
+        averages = {"method": "ppa", "objectives": {"momentum_contrast": {"queue_size": 64}}, "ema_decay": 0.9}
+        pivot = {"objectives": {"triplet_ranking": {"margin": 0.5}}, "method": "dual-pivot"}
+        short = {"max_steps": 2, "cache_dir": self / "cache", "output_dir": self / "trained"}
+        for name, changes in {"pretrain": {}, "averages": averages, "pivot": pivot, "short": short}.items():
+            self._write(f"{name}.yaml", json.dumps(self.recipe(**changes)))  # JSON is YAML
+
+    def preparation(self) -> list[list[str]]:
+        """Return the commands that train and export the model that other commands read."""
+        return [["pretrain", self / "short.yaml"], ["export", self / "trained", "-o", self / "export"]]
 
     def _write_texts(self, rng: random.Random) -> None:
-        def some() -> tuple[str, str]:
+        def random_pair() -> tuple[str, str]:
             chosen = rng.sample(PAIRS, rng.randint(1, 3))
             source, target = (" ".join(side) for side in zip(*chosen, strict=True))
             return source, target
 
-        pairs = list(dict.fromkeys(some() for _ in range(600)))
+        pairs = list(dict.fromkeys(random_pair() for _ in range(600)))
         self._write("de.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs[:120]))
         self._write("fr.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs[120:200]))
         for name, side in (("source", 0), ("target", 1)):
@@ -85,28 +80,10 @@ class World:
             lines = [pair[side] for pair in pairs[200:260]]
             self._write(f"tatoeba/tatoeba.deu-eng.{name}", "".join(f"{line}\n" for line in lines))
         for language, side in (("de", 0), ("en", 1)):
+            sides = [pair[side] for pair in pairs[:40]]
+            rows = [f"{text}\t{sides[-1 - row]}\t{LABELS[row % 3]}\n" for row, text in enumerate(sides)]
             for kind in ("train", "test"):
-                sides = [pair[side] for pair in pairs[:40]]
-                rows = [f"{one}\t{sides[-1 - row]}\t{LABELS[row % 3]}\n" for row, one in enumerate(sides)]
                 self._write(f"xnli/{kind}-{language}.tsv", "".join(rows))
-
-    def _write_settings(self) -> None:
-        self._write_yaml("pretrain.yaml", self.recipe())
-        averages = {"method": "ppa", "objectives": {"momentum_contrast": {"queue_size": 64}}, "ema_decay": 0.9}
-        self._write_yaml("averages.yaml", self.recipe(**averages))
-        pivot = {"objectives": {"triplet_ranking": {"margin": 0.5}}, "method": "dual-pivot"}
-        self._write_yaml("pivot.yaml", self.recipe(**pivot))
-        keys = ("clean", "max_length", "learning_rate", "per_device_train_batch_size", "logging_steps", "use_cpu")
-        study = {
-            "model": self / "encoder",
-            "data": {"de": self / "de.tsv"},
-            "settings": {key: RECIPE[key] for key in keys} | {"dev_pairs": 0, "eval_strategy": "no", "save_steps": 1},
-            "budget": {"steps": 3},
-            "poolings": ["cls"],
-            "methods": {"none": {"train": False}, "TR": None},
-            "tasks": {"retrieval": {"data": {"de": self / "fr.tsv"}}},
-        }
-        self._write_yaml("study.yaml", study)
 
     def finetune(self, output_dir: str = "out") -> list[str]:
         """Return the command of a short fine-tuning run."""
@@ -114,9 +91,6 @@ class World:
         settings |= {"xnli": self / "xnli", "max_length": "48", "per_device_train_batch_size": "8", "max_steps": "4"}
         settings |= {"save_steps": "2", "logging_steps": "1", "use_cpu": "true", "report_to": "none"}
         return ["finetune", "xnli", *(f"--{key}={value}" for key, value in settings.items())]
-
-    def _write_yaml(self, name: str, content: object) -> None:
-        self._write(name, yaml.safe_dump(json.loads(json.dumps(content))))
 
     def _write(self, name: str, text: str) -> None:
         path = self.folder / name

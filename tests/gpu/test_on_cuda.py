@@ -49,11 +49,11 @@ def test_attention_and_its_gradients_equal_the_cpus(
         q = q[BOUNDARIES[:-1]]
     answers = []
     for device, wide in (("cpu", torch.float64), ("cuda", dtype)):
-        inputs = [one.to(device, wide).requires_grad_() for one in (q, k, v)]
+        inputs = [states.to(device, wide).requires_grad_() for states in (q, k, v)]
         boundaries = torch.tensor(BOUNDARIES, device=device, dtype=torch.int32)
         context = packed_attention(*inputs, RUNS, 0.125, 0.0, window, boundaries)
         context.square().sum().backward()
-        answers.append([context, *(one.grad for one in inputs)])
+        answers.append([context, *(states.grad for states in inputs)])
     tolerance = 1e-4 if dtype is torch.float32 else 8e-2
     for plain, fast in zip(*answers, strict=True):
         torch.testing.assert_close(fast.double().cpu(), plain, rtol=tolerance, atol=tolerance)
@@ -79,9 +79,9 @@ def test_losses_and_gradients_equal_the_cpus(tiny_encoders: Path, pairs: Pairs) 
     for device in ("cpu", "cuda"):
         model.zero_grad()  # first: moving a model also moves its gradients, which the CPU's answers hold
         model.to(device)
-        loss = model(**{name: one.to(device) for name, one in batch.items()}).loss
+        loss = model(**{name: tensor.to(device) for name, tensor in batch.items()}).loss
         loss.backward()
-        gradients = {name: one.grad.cpu() for name, one in model.named_parameters() if one.grad is not None}
+        gradients = {name: weight.grad.cpu() for name, weight in model.named_parameters() if weight.grad is not None}
         answers.append({"loss": loss.detach().cpu(), **gradients})
     for name in answers[0]:
         torch.testing.assert_close(answers[1][name], answers[0][name], rtol=1e-3, atol=1e-4)

@@ -97,9 +97,9 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length")
         self.body = self.rfile.read(int(length)) if length else self._chunked()
         for pattern, verb, answer in _ROUTES:
-            found = re.fullmatch(pattern, path)
-            if found and verb in (method, "GET" if method == "HEAD" else None):
-                return answer(self, *(unquote(one) for one in found.groups() if one is not None))
+            match = re.fullmatch(pattern, path)
+            if match and verb in (method, "GET" if method == "HEAD" else None):
+                return answer(self, *(unquote(part) for part in match.groups() if part is not None))
         self._send(404, {"error": f"no such page: {path}"})
 
     def _chunked(self) -> bytes:
@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
             for result in model["results"]:
                 if not {"task", "dataset", "metrics"} <= set(result) or not {"name", "type"} <= set(result["dataset"]):
                     errors.append('"model-index" lacks task, dataset or metrics')
-        self._send(400 if errors else 200, {"errors": [{"message": one} for one in errors], "warnings": []})
+        self._send(400 if errors else 200, {"errors": [{"message": error} for error in errors], "warnings": []})
 
     # Uploads
 
@@ -226,14 +226,14 @@ class _Handler(BaseHTTPRequestHandler):
         if self._repository(name, writing=True) is None:
             return
         objects = []
-        for one in json.loads(self.body)["objects"]:
-            if one["oid"] in self.hub.blobs:
-                objects.append(one)
+        for blob in json.loads(self.body)["objects"]:
+            if blob["oid"] in self.hub.blobs:
+                objects.append(blob)
                 continue
-            upload = f"{self.hub.url}/lfs/{one['oid']}"
-            count = -(-one["size"] // PART)
+            upload = f"{self.hub.url}/lfs/{blob['oid']}"
+            count = -(-blob["size"] // PART)
             header = {"chunk_size": str(PART)} | {str(i + 1): f"{upload}/{i + 1}" for i in range(count)}
-            objects.append(one | {"actions": {"upload": {"href": upload, "header": header}}})
+            objects.append(blob | {"actions": {"upload": {"href": upload, "header": header}}})
         self._send(200, {"transfer": "multipart", "objects": objects})
 
     def part(self, oid: str, number: str) -> None:

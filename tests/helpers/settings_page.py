@@ -69,11 +69,11 @@ def _summary(objective: str) -> str:
 def _table(title: str, kinds: Iterable[type], summary: str = "") -> str:
     rows = [f"## {title}\n\n{summary}| key | values | default | meaning |\n|---|---|---|---|\n"]
     for kind in kinds:
-        for name, one in settings_of(kind).items():
-            if one.metadata["shown"]:
-                values, default = ", ".join(filter(None, (metavar_of(one), range_of(one)))), default_of(one)
+        for name, field in settings_of(kind).items():
+            if field.metadata["shown"]:
+                values, default = ", ".join(filter(None, (metavar_of(field), range_of(field)))), default_of(field)
                 shown = "" if default is None else f"`{str(default).lower() if isinstance(default, bool) else default}`"
-                help_text = str(one.metadata["help"])
+                help_text = str(field.metadata["help"])
                 rows.append(f"| `{name}` | {values.replace('|', ' or ')} | {shown} | {help_text} |\n")
     return "".join(rows)
 

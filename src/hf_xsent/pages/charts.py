@@ -262,11 +262,9 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def standalone(svg: str) -> str:
-    """Return a chart as a separate SVG file in light colours, without CSS variables, which not all viewers know."""
-    light, _, rules = (files("hf_xsent.pages") / "charts.css").read_text(encoding="utf-8").partition("@media")
-    colours = dict(re.findall(r"(--\w+): ([^;]+);", light))
-    rules = re.sub(r"var\((--\w+)\)", lambda name: colours[name[1]], rules.partition("\n}\n")[2])
-    ground = f'<style>\n{rules}</style>\n<rect class="paper" width="100%" height="100%"/>'
+    """Return a chart as a separate SVG file."""
+    style = (files("hf_xsent.pages") / "charts.css").read_text(encoding="utf-8")
+    ground = f'<style>\n{style}</style>\n<rect class="paper" width="100%" height="100%"/>'
     head, _, rest = svg.partition("\n")
     return f"{head.replace('<svg ', SVG, 1)}\n{ground}\n{rest}\n"
 

@@ -11,56 +11,76 @@ from hf_xsent.pages.document import Document, Html, Part, figures, legend
 from hf_xsent.pages.tables import Table
 
 BEFORE_AND_AFTER = "before training", "after training"
+FIGURES = {"translation_first": "translation first (%)", "own_language": "own language among ten nearest (%)"}
 
 
 def report(results: Mapping[str, Any]) -> Document:
     """Return the report of ``results.json``."""
-    accuracy, losses = results["accuracy"], results["losses"]
-    before, after = (sum(scores[when] for scores in accuracy.values()) / len(accuracy) for when in ("before", "after"))
-    bars = {_name(code): [scores["before"], scores["after"]] for code, scores in accuracy.items()}
+    pool, losses, example = results["pool"], results["losses"], results["example"]
+    before, after = (_mean(pool, when, "translation_first") for when in ("before", "after"))
     counts = [
-        (f"{len(accuracy)}", "languages"),
+        (f"{results['sentences']}", f"sentences of {len(pool) + 1} languages in one pool"),
         (f"{sum(results['pairs'].values()):,}", "training pairs"),
-        (f"{sum(results['held_out'].values()):,}", "held-out pairs"),
         (f"{results['steps']}", f"steps, {results['seconds']} s in total"),
     ]
     curve: Part = "Too few steps for a curve."
     if len(losses) > 1:
         curve = Html(curve_chart("Training loss by step", {"loss": (1, losses)}, "step"))
     return Document(
-        f"From {before:.1f}% to {after:.1f}% of translations found",
+        f"In a pool of {len(pool) + 1} languages, the translation comes first for {before:.1f}% of queries before "
+        f"training, for {after:.1f}% after",
         [
-            "Each held-out sentence retrieves its translation among those of its language, in both directions "
-            "(accuracy@1 by cosine). No held-out sentence was in the training data, in any language.",
+            "Each held-out sentence searches all other held-out sentences, those of its own language included. Its "
+            "nearest neighbour by cosine is right if it is a translation. No held-out sentence was in the training "
+            "data, in any language.",
+            *filter(None, [results["warning"]]),
             figures(counts),
         ],
         {
-            "Accuracy by language": [
-                legend({name: number for number, name in enumerate(BEFORE_AND_AFTER)}),
-                Html(bar_chart("Accuracy before and after training, by language", bars, BEFORE_AND_AFTER)),
+            "The translation comes first": _bars(pool, "translation_first"),
+            "Sentences of the query's own language among its ten nearest": _bars(pool, "own_language"),
+            "One query": [
+                f"Query: {example['query']} Its language had the most neighbours of the own language before training.",
+                neighbour_table(example["before"], "before"),
+                neighbour_table(example["after"], "after"),
             ],
             "Training loss (translation ranking)": [curve],
-            "Search across languages": [
-                "One held-out sentence per language, and its nearest neighbour among the held-out sentences of the "
-                "other side, which is right if it is the translation; otherwise the translation follows. The "
-                "embeddings are those of the exported model, opened with SentenceTransformer.",
-                search_table(results["search"]),
-            ],
             "Use the model": [
-                f"The training started from {results['model']}. Open the exported folder model next to this page with "
+                f"The training started from {results['model']}. Open the folder model next to this page with "
                 'SentenceTransformer("model"). All figures are in results.json.'
             ],
         },
     )
 
 
-def search_table(search: Sequence[Sequence[Any]]) -> Table:
-    """List the nearest neighbour of each query, and whether it is the translation."""
-    rows = [
-        [query, nearest, cosine, "✓ right" if nearest == translation else f"✗ wrong: {translation}"]
-        for query, nearest, cosine, translation in search
+def pool_table(pool: Mapping[str, Any]) -> Table:
+    """List the figures of each language and their means, before and after training."""
+    columns = {
+        f"{name}, {when}": (when, figure)
+        for figure, name in {"translation_first": "first", "own_language": "own language"}.items()
+        for when in ("before", "after")
+    }
+    rows: list[list[object]] = [
+        [language, *(scores[when][figure] for when, figure in columns.values())] for language, scores in pool.items()
     ]
-    return Table(["Query", "Nearest", "Cosine", "Translation"], rows)
+    means = [_mean(pool, when, figure) for when, figure in columns.values()]
+    return Table(["queries", *columns], [*rows, ["mean", *means]])
+
+
+def neighbour_table(neighbours: Sequence[Sequence[Any]], when: str) -> Table:
+    """List the nearest sentences of a query."""
+    rows = [[text, _name(language), cosine] for text, language, cosine in neighbours]
+    return Table([f"nearest {when} training", "language", "cosine"], rows)
+
+
+def _mean(pool: Mapping[str, Any], when: str, figure: str) -> float:
+    return sum(scores[when][figure] for scores in pool.values()) / len(pool)
+
+
+def _bars(pool: Mapping[str, Any], figure: str) -> list[Part]:
+    bars = {_name(code): [scores[when][figure] for when in ("before", "after")] for code, scores in pool.items()}
+    names = {name: number for number, name in enumerate(BEFORE_AND_AFTER)}
+    return [legend(names), Html(bar_chart(FIGURES[figure], bars, BEFORE_AND_AFTER))]
 
 
 def _name(code: str) -> str:

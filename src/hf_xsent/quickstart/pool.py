@@ -1,0 +1,81 @@
+"""Search a pool that mixes the sentences of all languages, and measure how often the translation comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hf_xsent.models.encode_interface import SupportsEncode
+
+NEIGHBOURS, SHOWN = 10, 5
+EXAMPLE_LENGTH = 40  # characters
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Sentences with their languages; translations have the same ``meaning``, the target of their pair."""
+
+    texts: list[str]
+    languages: np.ndarray
+    meanings: np.ndarray
+    queries: list[str]  # languages whose sentences are queries
+
+    @classmethod
+    def of(cls, pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]], target_language: str = "en") -> Pool:
+        """Put both sides of all pairs into one pool, each sentence once."""
+        meanings: dict[tuple[str, str], str] = {}
+        for language, (sources, targets) in pairs.items():
+            for source, target in zip(sources, targets, strict=True):
+                meanings.setdefault((language, source), target)
+                meanings.setdefault((target_language, target), target)
+        languages = np.array([language for language, _ in meanings])
+        return cls([text for _, text in meanings], languages, np.array([*meanings.values()]), [*pairs])
+
+    def example(self, language: str) -> int:
+        """Return the row of a sentence of about 40 characters, if possible without placeholders such as %s."""
+        rows = np.flatnonzero(self.languages == language).tolist()
+        return min(rows, key=lambda row: ("%" in self.texts[row], abs(len(self.texts[row]) - EXAMPLE_LENGTH)))
+
+
+class PoolSearch:
+    """Search all other sentences of a pool with each of its sentences, by cosine."""
+
+    def __init__(self, model: SupportsEncode, pool: Pool) -> None:
+        self.pool = pool
+        vectors = np.asarray(model.encode(pool.texts), dtype=np.float32)
+        self._vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
+
+    def nearest(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return rows and cosines of the ten nearest sentences of each query."""
+        cosines = self._vectors[rows] @ self._vectors.T
+        cosines[np.arange(len(rows)), rows] = -np.inf  # a query does not find itself
+        nearest = np.argsort(-cosines, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(self._vectors) - 1)]
+        return nearest, np.take_along_axis(cosines, nearest, axis=1)
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Measure both figures for the queries of each language.
+
+        ``translation_first`` is the percentage of queries whose nearest neighbour is a translation, in any language;
+        ``own_language`` is the percentage of their ten nearest that are in the query's language.
+        """
+        figures = {}
+        for language in self.pool.queries:
+            rows = np.flatnonzero(self.pool.languages == language)
+            nearest, _ = self.nearest(rows)
+            first = self.pool.meanings[nearest[:, 0]] == self.pool.meanings[rows]
+            own = self.pool.languages[nearest] == language
+            figures[language] = {
+                "translation_first": round(100 * float(first.mean()), 2),
+                "own_language": round(100 * float(own.mean()), 2),
+            }
+        return figures
+
+    def neighbours(self, row: int) -> list[tuple[str, str, float]]:
+        """Return text, language and cosine of the nearest sentences of a query."""
+        (nearest,), (cosines,) = self.nearest(np.array([row]))
+        return [
+            (self.pool.texts[place], str(self.pool.languages[place]), round(float(cosine), 4))
+            for place, cosine in zip(nearest[:SHOWN], cosines[:SHOWN], strict=True)
+        ]
