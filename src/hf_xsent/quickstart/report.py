@@ -30,7 +30,7 @@ def report(results: Mapping[str, Any]) -> Document:
         f"In a pool of {len(pool) + 1} languages, the translation comes first for {before:.1f}% of queries before "
         f"training, for {after:.1f}% after",
         [
-            "Each held-out sentence searches all other held-out sentences, those of its own language included. Its "
+            "Each held-out sentence searches all other held-out sentences, also those in its language. Its "
             "nearest neighbour by cosine is right if it is a translation. No held-out sentence was in the training "
             "data, in any language.",
             *filter(None, [results["warning"]]),
