@@ -92,6 +92,7 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
         seed=settings.seed,
         **options | ({"max_steps": settings.max_steps} if settings.max_steps else {}),
     )
+    assert trainer is not None  # a run in a new folder is not finished already
     after = PoolSearch(SentenceEmbedder.from_pretrained(str(output / "model")), pool)
     measured, measured_after = before.figures(), after.figures()
     easy = sum(figures["translation_first"] for figures in measured.values()) / len(measured)
