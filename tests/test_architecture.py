@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mining": {"pages", "data", "models"},
     "documents": {"data", "models", "mining"},
     "words": {"tensors", "data", "models"},  # aligners read words as data has them, with states of models
-    "evaluation": {"tensors", "pages", "data", "models", "mining"},
+    "evaluation": {"tensors", "pages", "data", "models", "mining", "words"},
     "publishing": {"pages", "data", "models", "evaluation"},
     "sentence_transformers": {"tensors", "models", "objectives", "evaluation"},
     "training": {"tensors", "pages", "data", "models", "objectives", "evaluation", "publishing"},

@@ -13,8 +13,8 @@ from hf_xsent.comparison.compare import compare
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.settings import Budget
 from hf_xsent.comparison.study import Study
-from hf_xsent.comparison.tasks import read_task
 from hf_xsent.errors import HfXsentError, RecipeError
+from hf_xsent.evaluation.registry import load_task
 
 
 def _read(study: StudyFile, flags: dict[str, list[str]] | None = None, **changes: Any) -> Study:
@@ -93,7 +93,7 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"methods": {"TR": 1}}, "methods.TR: give a mapping of settings, not 1"),
         ({"methods": ["TR"]}, "methods takes a mapping"),
         ({"seeds": ["x"]}, "seeds takes a list, not"),
-        ({"tasks": {"tatoba": {"data": "x"}}}, "tasks: unknown task 'tatoba': .*did you mean 'tatoeba'"),
+        ({"tasks": {"tatoba": {"data": "x"}}}, "unknown task 'tatoba': .*did you mean 'tatoeba'"),
         ({"tasks": {"tatoeba": {}}}, "tasks.tatoeba.data is missing"),
         ({"tasks": {"tatoeba": {"data": "x", "groups": 3}}}, "tatoeba: unknown key 'groups'; did you mean 'group'"),
         ({"tasks": {"retrieval": {"data": "x", "max_pairs": "a"}}}, "retrieval: max_pairs takes a whole number, not"),
@@ -135,7 +135,7 @@ def test_retrieval_searches_the_target_language_of_the_study(study: StudyFile, t
     options = {"data": f"de={tmp_path / 'pairs.tsv'}"}
     for task, target in ((options, "Oui."), (options | {"target_language": "en"}, "Yes.")):
         read = _read(study, settings=settings, tasks={"retrieval": task})
-        (test_set,) = read_task("retrieval", read.tasks["retrieval"], tmp_path / "cache").sets
+        (test_set,) = load_task("retrieval", read.tasks["retrieval"], tmp_path / "cache").sets
         assert test_set.targets[0] == target
     with pytest.raises(RecipeError, match=r"several target languages \(en, fr\): set tasks.retrieval.target_language"):
         _read(study, methods={"TR": None, "other": {"target_language": "fr"}})

@@ -8,8 +8,8 @@ import pytest
 from hf_xsent.data.benchmarks.sts import StsSet
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.errors import RecipeError
-from hf_xsent.evaluation.comparing import Comparison, short_names
-from hf_xsent.evaluation.report import Measurement, Report
+from hf_xsent.evaluation.evaluate import short_names
+from hf_xsent.evaluation.report import Measurement, Report, compare_with_first, comparison_table
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.significance import paired_differences
 from hf_xsent.evaluation.similarity import Sts17Task
@@ -39,31 +39,26 @@ class Noisy:
         return np.array(rows, dtype=np.float32)
 
 
-def _comparison(*models: Noisy) -> Comparison:
-    names = {f"model {number}": model for number, model in enumerate(models)}
+def _reports(*models: Noisy) -> dict[str, Report]:
     measurements = {}
-    for name, model in names.items():
+    for number, model in enumerate(models):
         scores, outcomes = TASK.measure(model.encode)
-        measurements[name] = Measurement(Report.of(TASK, {"model": name}, scores), outcomes)
-    return Comparison.of(TASK, measurements)
+        measurements[f"model {number}"] = Measurement(Report.of(TASK, {"model": f"model {number}"}, scores), outcomes)
+    first, *others = measurements.values()
+    return {"model 0": first.report} | {
+        other.report.settings["model"]: compare_with_first(TASK, "model 0", first, other) for other in others
+    }
 
 
-def test_differences_are_those_of_the_figures_and_intervals_hold_them() -> None:
-    compared = _comparison(Noisy(0.5), Noisy(0.3), Noisy(0.5, seed=1))
-    first = compared.reports["model 0"]
-    for name, differences in compared.differences.items():
-        other = compared.reports[name]
-        assert set(differences) == {"deu", "fra", "all"}
-        for key, found in differences.items():
+def test_differences_are_those_of_the_figures_and_the_table_marks_clear_ones() -> None:
+    first, *others = (reports := _reports(Noisy(0.5), Noisy(0.3), Noisy(0.5, seed=1))).values()
+    for other in others:
+        assert set(other.differences) == {"deu", "fra", "all"} and other.compared_with == "model 0"
+        for key, (value, low, high) in other.differences.items():
             figures = [(one.groups | one.languages)[key]["mean"] for one in (other, first)]
-            assert found.value == pytest.approx(figures[0] - figures[1], abs=1e-3)
-            assert found.low < found.value < found.high
-    assert compared.differences["model 1"]["all"].significant
-    assert not compared.differences["model 2"]["all"].significant
-
-
-def test_the_table_marks_clear_differences_and_names_no_winner_within_the_noise() -> None:
-    text = str(_comparison(Noisy(0.5), Noisy(0.3), Noisy(0.5, seed=1)))
+            assert value == pytest.approx(figures[0] - figures[1], abs=1e-3)
+            assert low < value < high
+    text = comparison_table(TASK, reports)
     lines = text.splitlines()
     assert lines[0].split("  ")[0] == "Tatoeba, mean" and "model 0" in lines[0] and "95% interval" in lines[0]
     (mean,) = (line for line in lines if line.startswith("mean of all"))

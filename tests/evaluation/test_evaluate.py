@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ def test_equal_runs_give_equal_files(start: Start, tiny_encoders: Path, tmp_path
         start(tmp_path / name, layers=["0-1"], pooling=["mean,cls"])
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
     runs = json.loads((tmp_path / "one").read_text())["runs"]
-    assert set(runs[0]) == {"task", "protocol", "settings", "data_fingerprint", "versions", "groups", "languages"}
+    assert [*runs[0]] == [field.name for field in fields(Report)]
     embedder = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
     view = {"pooling": "mean", "layer": 0, "dim": 32}
     assert runs[0]["settings"] == describe(embedder, tiny_encoders) | view
@@ -148,23 +148,6 @@ def test_a_later_call_adds_to_the_file(start: Start, tmp_path: Path):
     kept = [(report.task, report.settings["dim"]) for report in read_reports(output)]
     assert kept == [("tatoeba", 32), ("bucc", 4), ("sts17", 4), ("tatoeba", 4), ("tatoeba", 8)]
     assert read_reports(output)[0] == first[0]
-
-
-def test_a_later_call_keeps_the_comparisons_of_the_file(
-    tiny_encoders: Path, tasks: list[EvaluationTask], tmp_path: Path
-):
-    copies = [str(shutil.copytree(tiny_encoders, tmp_path / name)) for name in ("a", "b")]
-    output = tmp_path / "results.json"
-
-    def compared() -> list[str]:
-        return [comparison["task"] for comparison in json.loads(output.read_text())["comparisons"]]
-
-    evaluate(copies, tasks[:1], output=output, device="cpu")
-    first = json.loads(output.read_text())["comparisons"]
-    evaluate(copies[0], tasks[2:], output=output, device="cpu")
-    assert json.loads(output.read_text())["comparisons"] == first
-    evaluate(copies, [tasks[0], tasks[2]], output=output, device="cpu")
-    assert compared() == ["tatoeba", "sts17"]
 
 
 def test_scores_of_other_versions_are_measured_again_and_replaced(
@@ -249,7 +232,7 @@ def test_nothing_stays_behind(
         ),
         ("data/tatoeba", {}, "data/tatoeba is not a folder that contains .*: write TASK=FOLDER"),
         (["tatoeba=a", "tatoeba=b"], {}, "the task tatoeba is given twice: a and b"),
-        ({"tatoba": "folder"}, {}, "unknown task 'tatoba': use some of tatoeba, bucc, sts17, sts22; did you mean"),
+        ({"tatoba": "folder"}, {}, "unknown task 'tatoba': use some of tatoeba, .*; did you mean"),
         (["sts17=a", "bucc=b"], {"languages": ["de"]}, "names no task: write sts17=de"),
         (["sts17=a"], {"languages": ["sts=de"]}, "given for 'sts', which is not among the tasks sts17"),
         (["sts17=a"], {"languages": ["sts17="]}, "'sts17=' has no language codes"),

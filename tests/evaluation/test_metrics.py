@@ -16,7 +16,7 @@ def metric(request: pytest.FixtureRequest) -> Any:
     return load_metric(request.param)
 
 
-def test_each_metric_is_a_module_of_evaluate(metric: Any) -> None:
+def test_each_metric_is_one_of_evaluate(metric: Any) -> None:
     assert isinstance(metric, evaluate.Metric)
     assert metric.description
 

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from hf_xsent.comparison.run import Run
-from hf_xsent.comparison.tasks import read_task
-from hf_xsent.comparison.word_alignment import WordAlignmentTask
 from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.evaluate import describe
+from hf_xsent.evaluation.registry import load_task
 from hf_xsent.evaluation.report import Measurement, Report
+from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -64,7 +64,7 @@ def measure(run: Run) -> None:
     encoder = with_features(run, embedder)
     described = describe(embedder, run.model if run.seed is None else run.training) | {"pooling": run.pooling}
     for name in missing:
-        task = read_task(name, run.tasks[name], run.folder.parents[1] / "cache")
+        task = load_task(name, run.tasks[name], run.folder.parents[1] / "cache")
         source: Any = embedder if isinstance(task, WordAlignmentTask) else encoder.encode
         scores, outcomes = task.measure(source)
         run.scores.compute(run.scores_file(name), Measurement(Report.of(task, described, scores), outcomes).write)

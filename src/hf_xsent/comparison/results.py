@@ -12,7 +12,7 @@ from scipy import stats
 
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.study import Study
-from hf_xsent.comparison.tasks import ALL, TASK_CLASSES
+from hf_xsent.evaluation.registry import TASKS
 from hf_xsent.evaluation.report import versions
 from hf_xsent.evaluation.significance import paired_differences
 from hf_xsent.evaluation.task import Outcomes
@@ -115,8 +115,8 @@ def _task(name: str, options: Record, records: Sequence[Record]) -> dict[str, An
     scores = next((record["scores"][name] for record in records if name in record["scores"]), None)
     if scores is None:
         return {"options": options, "columns": []}
-    groups, main, headings = scores["groups"], TASK_CLASSES[name].main_metric, TASK_CLASSES[name].headings
-    full = next(group for group in groups if groups[group] == groups.get(ALL, groups[group]))  # such as 36
+    groups, main, headings = scores["groups"], TASKS[name].main_metric, TASKS[name].headings
+    full = next(group for group in groups if groups[group] == groups.get("all", groups[group]))  # such as 36
     others = [metric for metric in headings if metric not in (main, "pairs") and metric in groups[full]]
     rest = [group for group in groups if groups[group] != groups[full]]
     return {
@@ -151,7 +151,7 @@ def differences_to_best(task: str, column: Sequence[str], summary: Sequence[Reco
         seeds = half_interval([spread for spread in spreads if spread is not None])
         interval = None if None in spreads else [value - seeds, value + seeds]
         if best_outcomes and (outcomes := _outcomes(runs, row, task, group)):
-            items = paired_differences(TASK_CLASSES[task].main_score, best_outcomes, outcomes)[group]
+            items = paired_differences(TASKS[task].main_score, best_outcomes, outcomes)[group]
             interval = [
                 value - math.hypot(items.value - items.low, seeds),
                 value + math.hypot(items.value - items.high, seeds),

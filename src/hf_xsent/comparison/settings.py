@@ -87,19 +87,3 @@ class MethodSettings:
     train: bool = setting(True, "Train; false measures the starting encoder.")
     poolings: list[str] = setting(["mean"], "Poolings of sentence embeddings.")
     seeds: list[int] = setting([0], "Random seeds.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskSettings:
-    """Options of a task; each task has some of them."""
-
-    data: list[str] | None = setting(
-        None, "Folder or Hub id; retrieval: pairs, in the format of pretrain --data; required.", named=True
-    )
-    languages: list[str] | None = setting(None, "Measure only these languages or pairs.")
-    group: str | None = setting(None, "Tatoeba: a group of languages, instead of languages.")
-    max_pairs: int | None = setting(None, "Retrieval: measure the first N pairs of each language.", at_least=1)
-    target_language: str | None = setting(
-        None, "Retrieval: the language of the target sentences. (default: that of the methods' recipes)"
-    )
-    choose: str | None = setting(None, "Word alignment: the measured set on which the layer is chosen; required.")

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
-from hf_xsent.comparison.tasks import RetrievalTask, check_tasks
 from hf_xsent.errors import HfXsentError, RecipeError, shortened
+from hf_xsent.evaluation.registry import check_options
+from hf_xsent.evaluation.retrieval import RetrievalTask
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.objectives.registry import merge_objectives
@@ -87,7 +88,8 @@ def _study(settings: CompareSettings, file: Path) -> Study:
     _check_recipe("settings", shared)
     if settings.plot is not None:
         check_known([settings.plot], recipe_settings(), "plot: ")
-    check_tasks(settings.tasks or {})
+    for task, options in (settings.tasks or {}).items():
+        check_options(task, options)
     name = file.stem or "study"
     methods = tuple(
         _method(str(name), own, settings, shared, file.parent) for name, own in (settings.methods or {}).items()

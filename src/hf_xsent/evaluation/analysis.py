@@ -1,4 +1,4 @@
-"""Analyse how well an embedding space is aligned: cosines of translations and of other pairs, hubness, projections."""
+"""Sample words, embed them by a model's hidden states, and project them to two dimensions."""
 
 from __future__ import annotations
 
@@ -9,60 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.stats import skew
 
 from hf_xsent.data.words.splitting import offsets_after_prompt, split_words, word_units
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.retrieval import accuracy_at_1, unit
-from hf_xsent.mining.margin import margin_score
 from hf_xsent.tensors.packing import pack, unpack
 
 if TYPE_CHECKING:
     from hf_xsent.models.embedder import SentenceEmbedder
 
 PROJECTIONS = ("pca", "tsne")
-_HUBNESS_K = 10  # as in Radovanović et al. (2010)
-_MARGIN_K = 4
-
-
-def alignment_gap(source: np.ndarray, target: np.ndarray) -> dict[str, float]:
-    """Compare translations (``source[i]``, ``target[i]``) with all other pairs."""
-    if len(source) != len(target) or len(source) < 2:
-        raise DataError(
-            f"the alignment gap needs two or more pairs of vectors: got {len(source)} and {len(target)} vectors"
-        )
-    cosines = unit(source).astype(np.float64) @ unit(target).astype(np.float64).T
-    count, translations = len(cosines), np.diag(cosines)
-    others = (cosines.sum() - translations.sum()) / (count * (count - 1))
-    measured = {
-        "pairs": count,
-        "translations": float(translations.mean()),  # mean cosine of a sentence with its translation
-        "others": float(others),  # mean cosine of all other pairs
-        "gap": float(translations.mean() - others),
-        "accuracy": accuracy_at_1(source, target).mean,  # retrieval by cosine, mean of both directions
-        "margin_accuracy": _margin_accuracy(cosines),  # by ratio margin, which corrects for hubs
-        "hubness": (_hubness(cosines) + _hubness(cosines.T)) / 2,  # near 0: no hubs
-    }
-    return {name: round(value, 4) for name, value in measured.items()}
-
-
-def _margin_accuracy(cosines: np.ndarray) -> float:
-    k = min(_MARGIN_K, len(cosines))
-    averages = [torch.from_numpy(np.sort(side, 1)[:, -k:].mean(1)) for side in (cosines, cosines.T)]
-    scores = margin_score(torch.from_numpy(cosines), averages[0][:, None], averages[1]).numpy()
-    lines = np.arange(len(scores))
-    return 50 * float(np.mean(scores.argmax(1) == lines) + np.mean(scores.argmax(0) == lines))
-
-
-def _hubness(cosines: np.ndarray) -> float:
-    """Return the skewness of the k-occurrences of all columns.
-
-    The k-occurrence of a column is the number of rows that have it among their k nearest columns.
-    """
-    k = min(_HUBNESS_K, len(cosines) - 1)
-    nearest_columns = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
-    occurrences = np.bincount(nearest_columns.ravel(), minlength=cosines.shape[1]).astype(float)
-    return float(skew(occurrences)) if occurrences.std() else 0.0
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -16,9 +16,15 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.evaluation.comparing import Comparison, short_names
 from hf_xsent.evaluation.registry import read_tasks
-from hf_xsent.evaluation.report import Measurement, Report, read_comparisons, read_reports, task_table
+from hf_xsent.evaluation.report import (
+    Measurement,
+    Report,
+    compare_with_first,
+    comparison_table,
+    read_reports,
+    task_table,
+)
 from hf_xsent.evaluation.settings import EvaluateSettings
 from hf_xsent.evaluation.task import Encode, EvaluationTask
 from hf_xsent.files import check_free_space, check_writable, digest, write_json
@@ -35,17 +41,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The reports of all models, tasks, poolings, layers and dimensions, and the comparisons of several models."""
+    """The reports of all models, tasks, poolings, layers and dimensions; of several models, by their short names."""
 
     tasks: Sequence[EvaluationTask]
     reports: Sequence[Report]
-    comparisons: Sequence[Comparison] = ()
+    models: Mapping[str, str] = field(default_factory=dict)  # short names by model
 
     def __str__(self) -> str:
         """Format one table per task and model, or per task if models or layers are compared."""
-        tables = [str(comparison) for comparison in self.comparisons] or [
-            task_table(task, [report for report in self.reports if report.task == task.name]) for task in self.tasks
-        ]
+        tables = []
+        for task in self.tasks:
+            reports = [report for report in self.reports if report.task == task.name]
+            by_name = {self.models.get(report.settings["model"], ""): report for report in reports}
+            several = len(self.models) > 1
+            tables.append(comparison_table(task, by_name) if several else task_table(task, reports))
         return "\n\n".join(tables) + "\n"
 
 
@@ -78,8 +87,8 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     if settings.output is not None:
         check_writable(settings.output)
         store, earlier = Store(f"{settings.output}.work"), read_reports(settings.output)
-    measured: dict[str, dict[str, Measurement]] = {task.name: {} for task in tasks}
-    for model, name in names.items():
+    first: dict[str, Measurement] = {}  # by task
+    for model in names:
         embedder = SentenceEmbedder.from_pretrained(
             model, max_length=settings.max_length, precision=settings.precision, device=settings.device
         )
@@ -88,37 +97,40 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
             for pooling in poolings or [embedder.view.pooling]
             for layer in ([embedder.view.layer] if layers is None else layers)
         ]
-        described = describe(embedder, model)
-        for task, measurements in measure_tasks(embedder, tasks, described, views, settings.dims, store):
-            measured[task.name][name] = measurements[0]
-            reports += [measurement.report for measurement in measurements]
+        for task, measurements in measure_tasks(
+            embedder, tasks, describe(embedder, model), views, settings.dims, store
+        ):
+            new = [measurement.report for measurement in measurements]
+            if task.name in first:
+                new = [compare_with_first(task, next(iter(names.values())), first[task.name], measurements[0])]
+            first.setdefault(task.name, measurements[0])
+            reports += new
             if settings.output is not None:
                 _write_results(settings.output, earlier, reports)
-            logger.info("%s", "\n".join(measurement.report.headline(task) for measurement in measurements))
-    comparisons = [Comparison.of(task, measured[task.name]) for task in tasks] if len(names) > 1 else []
-    if settings.output is not None and comparisons:
-        _write_results(settings.output, earlier, reports, comparisons)
-    return Evaluation(tasks, reports, comparisons)
+            logger.info("%s", "\n".join(report.headline(task) for report in new))
+    return Evaluation(tasks, reports, names)
 
 
-def _write_results(
-    output: str, earlier: Sequence[Report], reports: Sequence[Report], comparisons: Sequence[Comparison] = ()
-) -> None:
+def _write_results(output: str, earlier: Sequence[Report], reports: Sequence[Report]) -> None:
     """Write the JSON file of reports; new ones replace earlier ones of the same settings and data."""
     replaced = {report.subject for report in reports}
     both = [*(report for report in earlier if report.subject not in replaced), *reports]
-    content: dict[str, Any] = {"runs": [asdict(report) for report in both]}
-    new = [comparison.to_dict() for comparison in comparisons]
-    compared = [_compared(comparison) for comparison in new]
-    others = [comparison for comparison in read_comparisons(output) if _compared(comparison) not in compared]
-    if others or new:
-        content["comparisons"] = [*others, *new]
-    write_json(output, content)
+    write_json(output, {"runs": [asdict(report) for report in both]})
 
 
-def _compared(comparison: Mapping[str, Any]) -> list[Any]:
-    """Return what a comparison compares; a new one replaces the stored one of the same."""
-    return [comparison.get(key) for key in ("task", "data_fingerprint", "first", "settings")]
+def short_names(models: Sequence[str]) -> dict[str, str]:
+    """Map models to names without the folders that all of them share.
+
+    >>> short_names(["runs/a/model", "runs/b/model"])
+    {'runs/a/model': 'a/model', 'runs/b/model': 'b/model'}
+    """
+    if len(set(map(os.path.realpath, models))) < len(models):
+        raise RecipeError(f"evaluate compares different models, but one is given twice: {', '.join(models)}")
+    parts = [Path(model).parts for model in models]
+    shared = 0
+    while len({path[: shared + 1] for path in parts}) == 1 and all(len(path) > shared + 1 for path in parts):
+        shared += 1
+    return {model: str(Path(*path[shared:])) for model, path in zip(models, parts, strict=True)}
 
 
 def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:

@@ -2,39 +2,77 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.benchmarks.tatoeba import tatoeba_groups
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.mining_f1 import BuccTask
-from hf_xsent.evaluation.retrieval import TatoebaTask
+from hf_xsent.evaluation.retrieval import RetrievalTask, TatoebaTask
+from hf_xsent.evaluation.settings import TaskSettings
 from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task
 from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.evaluation.word_alignment import WordAlignmentTask
+from hf_xsent.settings.read import check_known, read_settings
 
-TASKS: dict[str, type[EvaluationTask]] = {task.name: task for task in (TatoebaTask, BuccTask, Sts17Task, Sts22Task)}
+TASKS: dict[str, type[EvaluationTask]] = {
+    task.name: task for task in (TatoebaTask, BuccTask, Sts17Task, Sts22Task, RetrievalTask, WordAlignmentTask)
+}
 
-Languages = Mapping[str, Iterable[str]]  # by task
+
+def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[str] | None = None) -> EvaluationTask:
+    """Load a task by its options: ``data``, ``languages`` and those of its ``load``."""
+    given = {key: value for key, value in vars(check_options(name, options)).items() if value is not None}
+    kind, data = TASKS[name], given.pop("data")
+    if "cache_dir" in inspect.signature(kind.load).parameters:
+        given["cache_dir"] = cache_dir
+    return kind.load(data if kind.several_sources else data[0], **given)
 
 
-def load_tasks(sources: Mapping[str, str | PathLike[str]], languages: Languages | None = None) -> list[EvaluationTask]:
-    """Load each task from a folder or the Hub; ``languages`` restricts a task to some languages or pairs."""
+def check_options(name: str, options: Any) -> TaskSettings:
+    """Check the name of a task, and the names and types of its options."""
+    if name not in TASKS:
+        raise RecipeError(f"unknown task {name!r}: use some of {', '.join(TASKS)}{did_you_mean(name, TASKS)}")
+    if not isinstance(options, Mapping):
+        raise RecipeError(f"tasks.{name} takes options such as {{data: FOLDER}}, not {shortened(options)}")
+    known = ["data", *inspect.signature(TASKS[name].load).parameters]
+    try:
+        check_known(options, [key for key in known if key not in ("source", "cache_dir")], "")
+        settings = read_settings(TaskSettings, options)
+    except RecipeError as error:
+        raise RecipeError(f"tasks.{name}: {error}") from error
+    if settings.languages and settings.group is not None:
+        raise RecipeError(f"tasks.{name}: give languages or group")
+    if not settings.data:
+        raise RecipeError(f"tasks.{name}.data is missing: add its files, or give --tasks.{name}.data")
+    return settings
+
+
+def load_tasks(
+    sources: Mapping[str, Any], languages: Mapping[str, Iterable[str]] | None = None, group: str | None = None
+) -> list[EvaluationTask]:
+    """Load each task from a folder, the Hub or a mapping of options; ``languages`` selects languages by task."""
     if not isinstance(languages or {}, Mapping):
         raise RecipeError(
             "languages must be a dict from task to language codes, such as {'tatoeba': ['de']}, not "
             f"{shortened(languages)}"
         )
-    for name in sources:
-        if name not in TASKS:
-            raise RecipeError(f"unknown task {name!r}: use some of {', '.join(TASKS)}{did_you_mean(name, TASKS)}")
     for name in languages or {}:
         if name not in sources:
-            tasks = f"{', '.join(sources)}{did_you_mean(name, sources)}"
-            raise RecipeError(f"languages are given for {name!r}, which is not among the tasks {tasks}")
-    return [TASKS[name].load(source, (languages or {}).get(name)) for name, source in sources.items()]
+            known = f"{', '.join(sources)}{did_you_mean(name, sources)}"
+            raise RecipeError(f"languages are given for {name!r}, which is not among the tasks {known}")
+    tasks = []
+    for name, source in sources.items():
+        options = dict(source) if isinstance(source, Mapping) else {"data": os.fspath(source)}
+        if name in (languages or {}):
+            options["languages"] = list((languages or {})[name])
+        if name == TatoebaTask.name and group is not None:
+            options["group"] = group
+        tasks.append(load_task(name, options))
+    return tasks
 
 
 def read_tasks(tasks: Any, languages: Any = None, group: str | None = None) -> list[EvaluationTask]:
@@ -46,30 +84,13 @@ def read_tasks(tasks: Any, languages: Any = None, group: str | None = None) -> l
     if isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages or group:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
-        check_distinct(tasks)
+        names = [task.name for task in tasks]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
         return list(tasks)
     sources = dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks)
     selected = languages if isinstance(languages, Mapping) else _languages(languages or (), list(sources))
-    if group is not None:
-        if "tatoeba" in selected:
-            raise RecipeError("languages and group both select languages of tatoeba: give languages or group")
-        selected = {**selected, "tatoeba": tatoeba_group(group)}
-    return load_tasks(sources, selected)
-
-
-def tatoeba_group(name: str) -> list[str]:
-    """Return the languages of a group of Tatoeba; raise a `RecipeError` for an unknown one."""
-    groups = {name: codes for name, codes in tatoeba_groups().items() if codes}
-    if name not in groups:
-        raise RecipeError(f"unknown group {name!r}: use one of {', '.join(groups)}{did_you_mean(name, groups)}")
-    return groups[name]
-
-
-def check_distinct(tasks: Sequence[EvaluationTask]) -> None:
-    """Raise an error if two tasks have the same name, which identifies their reports."""
-    names = [task.name for task in tasks]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
+    return load_tasks(sources, selected, group)
 
 
 def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:
@@ -77,9 +98,7 @@ def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:
     sources: dict[str, str] = {}
     for word in (os.fspath(word) for word in words):
         name, equals, source = word.partition("=")
-        added = (
-            {name: source} if equals else {name: str(Path(word, name)) for name in TASKS if Path(word, name).is_dir()}
-        )
+        added = {name: source} if equals else task_folders(word)
         if not added:
             raise RecipeError(
                 f"{word} is not a folder that contains {', '.join(TASKS)}: write TASK=FOLDER, such as tatoeba={word}"
@@ -88,6 +107,15 @@ def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:
             raise RecipeError(f"the task {repeated[0]} is given twice: {sources[repeated[0]]} and {added[repeated[0]]}")
         sources |= added
     return sources
+
+
+def task_folders(folder: str | PathLike[str]) -> dict[str, str]:
+    """Return the folder of each task that has one in this folder."""
+    found: dict[str, str] = {}
+    for name, task in TASKS.items():
+        if places := [place for place in task.folders if Path(folder, place).is_dir()]:
+            found[name] = str(Path(folder, places[0]))
+    return found
 
 
 def _languages(words: Iterable[str], tasks: Sequence[str]) -> dict[str, list[str]]:

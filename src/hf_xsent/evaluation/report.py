@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.errors import OutputError
+from hf_xsent.evaluation.significance import Difference, paired_differences
 from hf_xsent.evaluation.task import EvaluationTask, Metrics, Outcomes, Scores
 from hf_xsent.pages.tables import Table
 
@@ -31,6 +32,8 @@ class Report:
     versions: dict[str, str]
     groups: dict[str, Metrics]
     languages: dict[str, Metrics]
+    compared_with: str = ""  # the first of several models
+    differences: dict[str, list[float]] = field(default_factory=dict)  # to it by group and language: value, low, high
 
     @classmethod
     def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores | None = None) -> Report:
@@ -45,8 +48,8 @@ class Report:
     @property
     def stamp(self) -> str:
         """Return everything that determines the scores, as JSON."""
-        decisive = {key: value for key, value in asdict(self).items() if key not in ("groups", "languages")}
-        return json.dumps(decisive, sort_keys=True)
+        names = ("task", "protocol", "settings", "data_fingerprint", "versions")
+        return json.dumps({name: getattr(self, name) for name in names}, sort_keys=True)
 
     @property
     def subject(self) -> str:
@@ -91,6 +94,45 @@ class Measurement:
             return cls(Report(**json.loads(str(arrays["report"]))), Outcomes(rows, json.loads(str(arrays["groups"]))))
 
 
+def compare_with_first(task: EvaluationTask, name: str, first: Measurement, other: Measurement) -> Report:
+    """Return the report of a model with its differences to the first model, which has this name."""
+    differences = paired_differences(task.main_score, [first.outcomes], [other.outcomes])
+    rounded = {
+        key: [round(value, 4) for value in (difference.value, difference.low, difference.high)]
+        for key, difference in differences.items()
+    }
+    return replace(other.report, compared_with=name, differences=rounded)
+
+
+def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str:
+    """Format the main metric of several models, and a verdict for each model after the first."""
+    first, *others = reports
+    metric = task.main_metric
+    rows: list[list[object]] = []
+    for label, name, metrics in reports[first].rows():
+        row: list[object] = [label, metrics[metric]]
+        for other in others:
+            difference = Difference(*reports[other].differences[name])
+            row.append((reports[other].groups | reports[other].languages)[name][metric])
+            row.append(f"{difference}{' *' if difference.significant else '  '}")
+        rows.append(row)
+    headings = (heading for name in others for heading in (name, "difference (95% interval)"))
+    title = f"{task.title}, {task.headings[metric]}"
+    notes = "* the interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
+    verdicts = "\n".join(_verdict(first, name, reports[name].differences) for name in others)
+    return f"{Table([title, first, *headings], rows)}\n{notes}\n{verdicts}\n{task.protocol}"
+
+
+def _verdict(first: str, name: str, differences: Mapping[str, list[float]]) -> str:
+    """Write a sentence on whether a model is better than the first by the overall mean."""
+    group = "all" if "all" in differences else list(differences)[-1]
+    difference = Difference(*differences[group])
+    if difference.significant:
+        better, worse = (name, first) if difference.value > 0 else (first, name)
+        return f"{better} scores higher than {worse} (mean over group {group}); {name} - {first}: {difference}"
+    return f"no clear difference (mean over group {group}); {name} - {first}: {difference}"
+
+
 def task_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
     """Format the reports of one task, as one table if there are several layers, next to published scores."""
     sweep = len({report.settings.get("layer") for report in reports}) > 1
@@ -132,14 +174,6 @@ def read_reports(path: str | Path) -> list[Report]:
         return [Report(**run) for run in runs]
     except (ValueError, TypeError, KeyError) as error:
         raise OutputError(f"{path} exists and holds no results of this command: choose another file") from error
-
-
-def read_comparisons(path: str | Path) -> list[dict[str, Any]]:
-    """Read the comparisons of a JSON file of reports; return an empty list if it has none or does not exist."""
-    if not Path(path).is_file():
-        return []
-    comparisons: list[dict[str, Any]] = json.loads(Path(path).read_text(encoding="utf-8")).get("comparisons", [])
-    return comparisons
 
 
 @cache

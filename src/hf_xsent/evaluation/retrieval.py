@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
-from hf_xsent.errors import DataError
+from hf_xsent.data.bitext import load_bitext
+from hf_xsent.data.readers.hub import select_names
+from hf_xsent.errors import DataError, RecipeError, did_you_mean
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
 from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.encode_interface import SupportsEncode
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 PROTOCOL = (
     "accuracy@1 by cosine, no margin; a query is correct if its nearest sentence has the same line number; "
@@ -106,7 +112,15 @@ class TatoebaTask(EvaluationTask):
     protocol: ClassVar[str] = PROTOCOL
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "forward": "xx→en", "backward": "en→xx", "mean": "mean"}
     main_metric: ClassVar[str] = "mean"
-    read = staticmethod(load_tatoeba)
+
+    @classmethod
+    def load(
+        cls, source: str | PathLike[str], languages: Iterable[str] | None = None, group: str | None = None
+    ) -> Self:
+        """Read and check the records of some languages, of a group such as ``36``, or of all."""
+        if languages is not None and group is not None:
+            raise RecipeError("languages and group both select languages of tatoeba: give languages or group")
+        return cls(load_tatoeba(source, languages if group is None else _group(group)))
 
     def texts(self, test_set: TatoebaSet) -> Iterable[str]:
         """Return language and sentences."""
@@ -128,3 +142,37 @@ class TatoebaTask(EvaluationTask):
     def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute the mean accuracy@1 of both directions."""
         return 100 * np.asarray(rows.mean(axis=(-2, -1)))
+
+
+@dataclass(frozen=True)
+class RetrievalTask(TatoebaTask):
+    """Retrieval accuracy on any bitext, computed as for Tatoeba."""
+
+    name: ClassVar[str] = "retrieval"
+    title: ClassVar[str] = "Retrieval"
+    folders: ClassVar[tuple[str, ...]] = ()
+    several_sources: ClassVar[bool] = True
+
+    @classmethod
+    def load(  # type: ignore[override]
+        cls,
+        source: Any,
+        languages: Iterable[str] | None = None,
+        max_pairs: int | None = None,
+        target_language: str | None = None,
+        cache_dir: str | PathLike[str] | None = None,
+    ) -> Self:
+        """Read pairs in the format of ``pretrain --data``: some or all languages, the first pairs of each."""
+        bitext = load_bitext(
+            source, target_language=target_language or "en", cleaning=None, max_pairs=max_pairs, cache_dir=cache_dir
+        )
+        codes = select_names("the bitext", bitext.languages, languages)
+        return cls([TatoebaSet(code, code, *bitext.pairs(code)) for code in codes])
+
+
+def _group(name: str) -> list[str]:
+    """Return the languages of a group of Tatoeba."""
+    groups = {name: codes for name, codes in tatoeba_groups().items() if codes}
+    if name not in groups:
+        raise RecipeError(f"unknown group {name!r}: use one of {', '.join(groups)}{did_you_mean(name, groups)}")
+    return groups[name]

@@ -66,27 +66,41 @@ class EvaluateSettings(EncodingSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnalyseSettings:
-    """Measure how a model aligns languages: similarity gaps, hubs, and a plot of words, before and after training.
+class TaskSettings:
+    """Options of a task; each task takes some of them."""
 
-    hf-xsent analyse runs/mine --before xlm-roberta-base --tatoeba data/tatoeba --languages de zh sw --output analysis
-    hf-xsent analyse xlm-roberta-base --layer 8 --pooling mean --tatoeba data/tatoeba --languages de --output analysis
-    hf-xsent analyse runs/wacse --before runs/tr --layer 0 --words 60 --tatoeba data/tatoeba --languages de -o words
+    data: list[str] | None = setting(
+        None, "Folder or Hub id; retrieval: pairs, in the format of pretrain --data; required.", named=True
+    )
+    languages: list[str] | None = setting(None, "Measure only these languages or pairs.")
+    group: str | None = setting(None, "Tatoeba: a group of languages, instead of languages.")
+    max_pairs: int | None = setting(None, "Retrieval: measure the first N pairs of each language.", at_least=1)
+    target_language: str | None = setting(
+        None, "Retrieval: the language of the target sentences. (default: that of the methods' recipes)"
+    )
+    choose: str | None = setting(None, "Word alignment: the measured set on which the layer is chosen; required.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyseSettings:
+    """Plot the words of several languages by a model's hidden states, before and after training.
+
+    hf-xsent analyse runs/mine --before xlm-roberta-base --tatoeba data/tatoeba --languages de zh sw --output words.svg
+    hf-xsent analyse runs/wacse --before runs/tr --layer 0 --words 60 --tatoeba data/tatoeba --languages de -o words.svg
     """
 
     model: str = setting(None, "Analyse this model: a folder or a Hub id.", positional=True, required=True)
     tatoeba: str = setting(
         None,
-        "Measure on Tatoeba: a folder of tatoeba.xxx-eng.* files, or a Hub id.",
+        "Plot words of Tatoeba: a folder of tatoeba.xxx-eng.* files, or a Hub id.",
         required=True,
         metavar="FOLDER",
     )
-    languages: list[str] = setting(None, "Analyse these languages (de or deu).", required=True, metavar="CODE")
+    languages: list[str] = setting(None, "Plot words of these languages (de or deu).", required=True, metavar="CODE")
     output: str = setting(
-        None, "Write gaps.json and words.svg into this folder.", required=True, metavar="FOLDER", aliases=("o",)
+        None, "Write the picture to this SVG file.", required=True, metavar="FILE", aliases=("o",), local=True
     )
     before: str | None = setting(None, "Compare with this model, such as the run's starting encoder.", metavar="MODEL")
-    sample: int = setting(1000, "Measure at most N pairs per language.", at_least=2)
     plot_pairs: int = setting(4, "Plot the words of N pairs per language.", at_least=1)
     words: int | None = setting(
         None,
@@ -101,7 +115,6 @@ class AnalyseSettings:
     )
     word_pieces: bool = setting(False, "Plot word pieces instead of words.")
     layer: int | None = setting(None, "Use the hidden states of this layer. (default: the last)", at_least=0)
-    pooling: str | None = setting(None, "Pool by cls, mean or max. (default: the model's; mean for a plain encoder)")
     device: str | None = setting(
         None, "Compute on this torch device. (default: a GPU if available, else the CPU)", local=True
     )

@@ -53,6 +53,12 @@ class EvaluationTask(ABC):
     headings: ClassVar[Mapping[str, str]]  # of the metrics, in a table
     main_metric: ClassVar[str]  # used to compare models
     read: ClassVar[Callable[..., Sequence[Any]]]
+    folders: ClassVar[tuple[str, ...]]  # names of its folder among those of other tasks
+    several_sources: ClassVar[bool] = False  # whether its data may be several files, as those of bitext
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__ and "folders" not in cls.__dict__:
+            cls.folders = (cls.name,)
 
     def __post_init__(self) -> None:
         if not self.sets:

@@ -1,11 +1,25 @@
-"""Measure word alignment against gold links: alignment error rate, precision, recall."""
+"""Measure word alignment against gold links: error rate of any links, and of those by a model's hidden states."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
+from hf_xsent.data.readers.hub import select_names
 from hf_xsent.data.words.links import Link
+from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.evaluation.task import EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
+from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.words.embedding import THRESHOLD, EmbeddingAligner
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -32,3 +46,122 @@ def alignment_scores(
         precision=100 * found_possible / max(1, all_found),
         recall=100 * found_sure / max(1, all_sure),
     )
+
+
+@dataclass(frozen=True)
+class GoldSet:
+    """Sentence pairs with gold links of one language pair, such as zhen."""
+
+    name: str
+    pairs: list[GoldPair]
+
+
+def load_gold_sets(source: str | PathLike[str], languages: Iterable[str] | None = None) -> list[GoldSet]:
+    """Load ``SET.src-tgt`` and ``SET.gold`` of some sets, or of all in the folder."""
+    folder = Path(source)
+    names = sorted(path.stem for path in folder.glob("*.gold"))
+    if not names:
+        raise DataError(f"{folder} has no files SET.gold and SET.src-tgt, such as zhen.gold: give their folder")
+    return [GoldSet(name, load_gold_links(folder / name)) for name in select_names(folder, names, languages)]
+
+
+@dataclass(frozen=True)
+class WordAlignmentTask(EvaluationTask):
+    """Word alignment by hidden states (`EmbeddingAligner`), compared with manual gold links.
+
+    The main score is 100 - AER, so that higher is better, as in all tasks. The layer with the lowest AER on the set
+    ``choose`` is used for all sets; the last layer is measured too.
+    """
+
+    sets: Sequence[GoldSet]
+    choose: str = ""
+
+    name: ClassVar[str] = "word_alignment"
+    title: ClassVar[str] = "Word alignment"
+    protocol: ClassVar[str] = (
+        f"alignment error rate (AER) of links by standardized hidden states (posterior of at least {THRESHOLD} in a "
+        "hidden Markov model), measured twice: at the layer with the lowest AER on one set, and at the last layer"
+    )
+    headings: ClassVar[Mapping[str, str]] = {
+        "pairs": "pairs",
+        "agreement": "100 - AER",
+        "error_rate": "AER",
+        "last_error_rate": "AER, last layer",
+        "layer": "layer",
+    }
+    main_metric: ClassVar[str] = "agreement"
+    folders: ClassVar[tuple[str, ...]] = ()  # choose is required
+
+    @classmethod
+    def load(
+        cls, source: str | PathLike[str], languages: Iterable[str] | None = None, choose: str | None = None
+    ) -> Self:
+        """Read some gold sets of a folder, or all; ``choose`` names the one on which the layer is chosen."""
+        return cls(load_gold_sets(source, languages), choose or "")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = [gold.name for gold in self.sets]
+        if self.choose not in names:
+            raise RecipeError(
+                f"tasks.word_alignment.choose, {self.choose!r}, is the set on which the layer is chosen: use one of "
+                f"{', '.join(names)}"
+            )
+
+    def sentences(self) -> Iterator[str]:
+        """Return no sentences: links need the hidden states of tokens, not embeddings of sentences."""
+        return iter(())
+
+    def texts(self, test_set: GoldSet) -> Iterable[str]:
+        """Return the sentences and gold links of a set, and how links and layer are chosen."""
+        yield f"{self.protocol} {test_set.name} {self.choose}"
+        for pair in test_set.pairs:
+            yield from (pair.source.text, pair.target.text, f"{sorted(pair.sure)} {sorted(pair.possible)}")
+
+    def measure(self, encode: Any) -> tuple[Scores, Outcomes]:
+        """Choose the layer on one set, then measure the error rate of each set with it and with the last layer.
+
+        ``encode`` is a ``SentenceEmbedder``, or the encoder of ``evaluate``, which has one.
+        """
+        embedder = getattr(encode, "embedder", encode)
+        if not isinstance(embedder, SentenceEmbedder):
+            raise ModelError("word_alignment needs the hidden states of a model of this package: give its folder")
+        depth = len(embedder.model.backbone.layers)
+        chooser = next(gold for gold in self.sets if gold.name == self.choose)
+        of_chooser = {layer: _counts(embedder, layer, chooser.pairs) for layer in range(1, depth + 1)}
+        best = max(of_chooser, key=lambda layer: float(self.main_score(of_chooser[layer])))
+        languages: dict[str, Metrics] = {}
+        rows: dict[str, np.ndarray] = {}
+        for gold in self.sets:
+            counts, last = (
+                of_chooser[layer] if gold is chooser else _counts(embedder, layer, gold.pairs)
+                for layer in (best, depth)
+            )
+            rows[gold.name] = counts
+            agreement = float(self.main_score(counts))
+            languages[gold.name] = {
+                "pairs": len(gold.pairs),
+                "agreement": agreement,
+                "error_rate": 100 - agreement,
+                "last_error_rate": 100 - float(self.main_score(last)),
+                "layer": best,
+            }
+        groups = measured_groups(languages, {"all": [*languages]} | {name: [name] for name in languages})
+        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+
+    @staticmethod
+    def main_score(rows: np.ndarray) -> np.ndarray:
+        """Compute 100 - AER from the counts of links of some pairs."""
+        links, sure, right_sure, right_possible = np.moveaxis(rows.sum(axis=-2), -1, 0)
+        return 100 * (right_sure + right_possible) / np.maximum(1, links + sure)
+
+
+def _counts(embedder: SentenceEmbedder, layer: int, pairs: Sequence[GoldPair]) -> np.ndarray:
+    """Align the pairs, and count the links of each: aligned, sure, aligned and sure, aligned and possible."""
+    aligner = EmbeddingAligner(embedder.model, embedder.tokenizer, layer)
+    aligned = aligner.align([pair.source for pair in pairs], [pair.target for pair in pairs])
+    counts = [
+        (len(links), len(pair.sure), len(links & pair.sure), len(links & pair.possible))
+        for links, pair in zip(map(set, aligned), pairs, strict=True)
+    ]
+    return np.array(counts, dtype=np.int64)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from hf_xsent.data.benchmarks.sets import find_sets
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, select_names
+from hf_xsent.data.readers.hub import hub_columns, select_names
 from hf_xsent.errors import DataError
 
 
@@ -36,20 +37,14 @@ def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -
     ``mteb/bucc-bitext-mining`` with configs such as ``de-en``. A config's split ``test``, the training set of
     the shared task, is one row of three lists: ``sentence1``, ``sentence2`` and ``gold`` (row numbers from 1).
     """
-    folder = Path(source)
-    if folder.is_dir():
-        splits: dict[str, list[str]] = {}
-        for path in sorted(folder.glob("*-*.*.gold")):
-            pair, *middle, _ = path.name.split(".")
-            if len(middle) == 1:
-                splits.setdefault(pair, []).append(middle[0])
-        if not splits:
-            raise DataError(f"{folder} has no files such as zh-en.training.gold with zh-en.training.zh and .en")
-        names = select_names(folder, splits, pairs)
-        return [load_bucc(folder, pair, split) for pair in names for split in sorted(splits[pair], key=split_order)]
-    repo = require_hub_id(source, "the folder of the BUCC files")
-    configs = [config for config in hub_configs(repo) if config.count("-") == 1]
-    return [_read_hub(repo, pair) for pair in select_names(repo, configs, pairs)]
+    example = "zh-en.training.gold with zh-en.training.zh and .en"
+    places = find_sets(source, r"([^.]+-[^.]+)\.([^.]+)\.gold", example, "[^-]+-[^-]+")
+    if not Path(source).is_dir():
+        by_config = {str(place).partition(":")[2]: str(place) for place in places.values()}
+        return [_read_hub(by_config[pair], pair) for pair in select_names(source, by_config, pairs)]
+    names = select_names(source, dict.fromkeys(pair for pair, _ in places), pairs)
+    splits = sorted(places, key=lambda name: split_order(name[1]))
+    return [load_bucc(source, pair, split) for name in names for pair, split in splits if pair == name]
 
 
 def split_order(split: str) -> tuple[int, str]:
@@ -57,11 +52,11 @@ def split_order(split: str) -> tuple[int, str]:
     return SPLITS.index(split) if split in SPLITS else len(SPLITS), split
 
 
-def _read_hub(repo: str, pair: str) -> BuccSet:
-    (sources,), (targets,), (gold,) = hub_columns(repo, pair, ["sentence1", "sentence2", "gold"])
+def _read_hub(place: str, pair: str) -> BuccSet:
+    (sources,), (targets,), (gold,) = hub_columns(place, ["sentence1", "sentence2", "gold"])
     numbers = frozenset((int(source) - 1, int(target) - 1) for source, target in gold)
     if not all(0 <= source < len(sources) and 0 <= target < len(targets) for source, target in numbers):
-        raise DataError(f"{repo}: gold of {pair} is out of range; it must be sentence numbers, counted from 1")
+        raise DataError(f"{place}: gold of {pair} is out of range; it must be sentence numbers, counted from 1")
     ids = [[f"{language}-{number}" for number in range(1, len(side) + 1)]
            for language, side in zip(pair.split("-"), (sources, targets), strict=True)]  # fmt: skip
     sides = [[text.strip() for text in side] for side in (sources, targets)]

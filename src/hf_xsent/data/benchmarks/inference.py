@@ -8,7 +8,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import is_jsonl, json_lines, lines, strip_compression
+from hf_xsent.data.benchmarks.sets import find_sets
+from hf_xsent.data.readers.compression import is_jsonl, json_lines, lines
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id, select_names
 from hf_xsent.errors import DataError, did_you_mean
 
@@ -57,21 +58,13 @@ def load_xnli(
     source: str | PathLike[str], languages: Iterable[str] | None = None, split: str = "test"
 ) -> dict[str, list[InferencePair]]:
     """Load XNLI by language: a folder of ``xnli.test.tsv`` (as published) or ``test-de.tsv``, or ``facebook/xnli``."""
-    folder = Path(source)
-    if folder.is_dir():
-        files, published = (
-            {strip_compression(path.name): path for path in sorted(folder.glob(f"{name}.tsv*"))}
-            for name in (f"{split}-*", f"xnli.{split}")
-        )
-        paths = {name.removeprefix(f"{split}-").removesuffix(".tsv"): str(path) for name, path in files.items()}
-        if not paths and not published:
-            raise DataError(f"{folder} is not an XNLI folder: no xnli.{split}.tsv, and no files such as {split}-de.tsv")
-        if not paths:
-            pairs = _pairs_by_language(str(next(iter(published.values()))), split)
-            return {language: pairs[language] for language in select_names(source, pairs, languages)}
-    else:
-        repo = require_hub_id(source, "the folder of XNLI's files")
-        paths = {language: f"{repo}:{language}" for language in XNLI_LANGUAGES}
+    configs = {language: language for language in XNLI_LANGUAGES}
+    files = rf"{split}-(.+)\.tsv|xnli\.({split})\.tsv"
+    places = find_sets(source, files, f"xnli.{split}.tsv or {split}-de.tsv", configs)
+    if published := places.get((None, split)):
+        pairs = _pairs_by_language(str(published), split)
+        return {language: pairs[language] for language in select_names(source, pairs, languages)}
+    paths = {name if isinstance(name, str) else name[0]: str(place) for name, place in places.items()}
     names = select_names(source, paths, languages)
     return {language: load_inference(paths[language], language, split) for language in names}
 

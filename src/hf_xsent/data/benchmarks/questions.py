@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -10,7 +9,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import open_file, parse_json, strip_compression
+from hf_xsent.data.benchmarks.sets import find_sets
+from hf_xsent.data.readers.compression import open_file, parse_json
 from hf_xsent.data.readers.hub import hub_rows, require_hub_id
 from hf_xsent.errors import DataError
 
@@ -69,19 +69,21 @@ def load_mlqa(source: str | PathLike[str], split: str = "test", generalized: boo
 
     Question and context are in the same language (XLT) or, with ``generalized``, in any two languages (G-XLT).
     """
-    pattern = rf"{split}-context-(?P<context>..)-question-(?P<question>..)\.json"
     configs = {(first, second): f"mlqa.{first}.{second}" for first, second in product(MLQA_LANGUAGES, repeat=2)}
-    places = _find_sets(source, pattern, f"{split}-context-de-question-en.json", configs)
+    files = rf"{split}-context-(..)-question-(..)\.json"
+    places = find_sets(source, files, f"{split}-context-de-question-en.json", configs)
     wanted = [pair for pair in places if generalized or pair[0] == pair[1]]
     hub_split = "validation" if split == "dev" else split
-    return [QuestionSet("mlqa", *pair, load_questions(places[pair], hub_split)) for pair in wanted]
+    return [
+        QuestionSet("mlqa", first, second, load_questions(places[first, second], hub_split)) for first, second in wanted
+    ]
 
 
 def load_xquad(source: str | PathLike[str]) -> list[QuestionSet]:
     """Load XQuAD, from a folder of files ``xquad.de.json`` or from ``google/xquad`` on the Hub."""
-    configs = {(language, language): f"xquad.{language}" for language in XQUAD_LANGUAGES}
-    places = _find_sets(source, r"xquad\.(?P<context>..)\.json", "xquad.de.json", configs)
-    return [QuestionSet("xquad", *pair, load_questions(place, "validation")) for pair, place in places.items()]
+    configs = {language: f"xquad.{language}" for language in XQUAD_LANGUAGES}
+    places = find_sets(source, r"xquad\.(..)\.json", "xquad.de.json", configs)
+    return [QuestionSet("xquad", code, code, load_questions(place, "validation")) for code, place in places.items()]
 
 
 def pair_by_id(
@@ -94,25 +96,6 @@ def pair_by_id(
             raise DataError(f"question {question.id!r} of {first} has no translation in {second}; code-switching needs "
                             "a question with the same id")  # fmt: skip
     return [(question, known[question.id]) for question in questions]
-
-
-def _find_sets(
-    source: str | PathLike[str], pattern: str, example: str, configs: Mapping[tuple[str, str], str]
-) -> dict[tuple[str, str], str]:
-    """Return the place of each test set by its languages of context and question.
-
-    A place is a file of a folder whose name matches ``pattern`` (such as ``example``), or one of the ``configs`` of a
-    data set on the Hub.
-    """
-    folder = Path(source)
-    if not folder.is_dir():
-        repo = require_hub_id(source, f"a folder of files such as {example}")
-        return {pair: f"{repo}:{config}" for pair, config in configs.items()}
-    matches = ((re.fullmatch(pattern, strip_compression(path.name)), path) for path in sorted(folder.iterdir()))
-    places = {(match[1], match[match.re.groups]): str(path) for match, path in matches if match}
-    if not places:
-        raise DataError(f"{folder} has no files such as {example}")
-    return places
 
 
 def _squad_records(path: Path) -> Iterator[dict[str, Any]]:

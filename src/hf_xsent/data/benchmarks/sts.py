@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.data.benchmarks.sets import Place, find_sets
 from hf_xsent.data.readers.compression import json_lines, lines
-from hf_xsent.data.readers.hub import hub_columns, hub_configs, require_hub_id, select_names, stripped_texts
+from hf_xsent.data.readers.hub import hub_columns, select_names, stripped_texts
 from hf_xsent.errors import DataError
 
 
@@ -54,13 +55,10 @@ def load_sts17(source: str | PathLike[str], pairs: Iterable[str] | None = None) 
     ``source`` is a folder of ``STS.input.track1.ar-ar.txt`` and ``STS.gs.track1.ar-ar.txt``, or a data set on the Hub
     such as ``mteb/sts17-crosslingual-sts`` with configs ``ar-ar`` and columns ``sentence1``, ``sentence2``, ``score``.
     """
-    folder = Path(source)
-    if folder.is_dir():
-        names = [name for name, track in STS17_TRACKS.items() if (folder / f"STS.input.{track.file}.txt").is_file()]
-        if not names:
-            raise DataError(f"{folder} has no files such as STS.input.track1.ar-ar.txt")
-        return [_read_track(folder, name) for name in select_names(folder, names, pairs)]
-    return _load_hub("STS17", source, {name: track.on_hub for name, track in STS17_TRACKS.items()}, pairs)
+    configs = {track.file: track.on_hub for track in STS17_TRACKS.values() if track.on_hub}
+    files = find_sets(source, r"STS\.input\.(track.+)\.txt", "STS.input.track1.ar-ar.txt", configs)
+    places = {name: files[track.file] for name, track in STS17_TRACKS.items() if track.file in files}
+    return [_read(places[name], name, _read_track) for name in select_names(source, places, pairs)]
 
 
 def load_sts22(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[StsSet]:
@@ -69,37 +67,20 @@ def load_sts22(source: str | PathLike[str], pairs: Iterable[str] | None = None) 
     ``source`` is a folder of ``de-en.jsonl``, compressed or not, with ``sentence1``, ``sentence2`` and ``score``
     (higher is more similar), or a data set on the Hub such as ``mteb/sts22-crosslingual-sts``.
     """
-    folder = Path(source)
-    if folder.is_dir():
-        paths = {path.name.split(".")[0]: path for path in folder.glob("*.jsonl*")}
-        names = [pair for pair in STS22_PAIRS if pair in paths]
-        if not names:
-            raise DataError(f"{folder} has no files such as de-en.jsonl or de-en.jsonl.gz")
-        return [_read_jsonl(paths[pair], pair) for pair in select_names(folder, names, pairs)]
-    return _load_hub("STS22", source, {pair: pair for pair in STS22_PAIRS}, pairs)
+    files = find_sets(source, r"(.+)\.jsonl", "de-en.jsonl or de-en.jsonl.gz", {pair: pair for pair in STS22_PAIRS})
+    places = {pair: files[pair] for pair in STS22_PAIRS if pair in files}
+    return [_read(places[name], name, _read_jsonl) for name in select_names(source, places, pairs)]
 
 
-def _load_hub(
-    benchmark: str, source: str | PathLike[str], configs: Mapping[str, str | None], pairs: Iterable[str] | None
-) -> list[StsSet]:
-    """Load ``pairs``; ``configs`` maps each language pair of the benchmark to its config."""
-    repo = require_hub_id(source, f"the folder of the {benchmark} files")
-    available = hub_configs(repo)
-    named = {pair: config for pair, config in configs.items() if config in available}
-    if not named:
-        raise DataError(
-            f"{repo} is not {benchmark}: it has none of the configs {', '.join(filter(None, configs.values()))}"
-        )
-    sets = []
-    for pair in select_names(repo, named, pairs):
-        first, second, gold = hub_columns(repo, str(named[pair]), ["sentence1", "sentence2", "score"])
-        sets.append(_sts_set(repo, pair, first, second, gold))
-    return sets
+def _read(place: Place, pair: str, read_file: Callable[[Path, str], StsSet]) -> StsSet:
+    if isinstance(place, Path):
+        return read_file(place, pair)
+    first, second, gold = hub_columns(place, ["sentence1", "sentence2", "score"])
+    return _sts_set(place, pair, first, second, gold)
 
 
-def _read_track(folder: Path, name: str) -> StsSet:
-    track = STS17_TRACKS[name]
-    inputs, golds = (folder / f"STS.{kind}.{track.file}.txt" for kind in ("input", "gs"))
+def _read_track(inputs: Path, name: str) -> StsSet:
+    track, golds = STS17_TRACKS[name], inputs.with_name(inputs.name.replace(".input.", ".gs.", 1))
     pairs = []
     for number, line in lines(inputs):
         cells = line.split("\t")

@@ -61,13 +61,13 @@ def hub_errors(message: str) -> Iterator[None]:
         raise DataError(f"{message} ({reason})") from error
 
 
-def hub_columns(repo: str, config: str, columns: Sequence[str], split: str = "test") -> list[list[Any]]:
-    """Return columns of one config as lists."""
-    rows = hub_rows(f"{repo}:{config}", split)
+def hub_columns(source: str, columns: Sequence[str], split: str = "test") -> list[list[Any]]:
+    """Return columns of one config, ``owner/name:config``, as lists."""
+    rows = hub_rows(source, split)
     try:
         return [list(rows[column]) for column in columns]
     except KeyError as error:
-        raise DataError(f"{repo}: {config}, split {split}, has no column {error}") from error
+        raise DataError(f"{source}, split {split}, has no column {error}") from error
 
 
 def stripped_texts(place: str, values: Sequence[Any]) -> list[str]:

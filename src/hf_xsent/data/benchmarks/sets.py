@@ -1,0 +1,44 @@
+"""Find the sets of a benchmark: files of a folder, or configs of a data set on the Hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.data.readers.compression import strip_compression
+from hf_xsent.data.readers.hub import hub_configs, require_hub_id
+from hf_xsent.errors import DataError
+
+Place = Path | str  # a file, or owner/name:config on the Hub
+
+
+def find_sets(
+    source: str | PathLike[str], files: str, example: str, configs: str | Mapping[Any, str]
+) -> dict[Any, Place]:
+    """Return the place of each set by its name, which is what the groups of the pattern ``files`` match.
+
+    ``files`` matches whole names of files of a folder, without the ending of a compression; ``example`` is such a name,
+    for errors. On the Hub, ``configs`` has the config of each name, or is a pattern that matches configs.
+    """
+    folder = Path(source)
+    if folder.is_dir():
+        names = ((re.fullmatch(files, strip_compression(path.name)), path) for path in sorted(folder.iterdir()))
+        places: dict[Any, Place] = {_name(match): path for match, path in names if match}
+        if not places:
+            raise DataError(f"{folder} has no files such as {example}")
+        return places
+    repo = require_hub_id(source, f"a folder of files such as {example}")
+    if isinstance(configs, Mapping):
+        return {name: f"{repo}:{config}" for name, config in configs.items()}
+    known = hub_configs(repo)
+    matches = [match for config in known if (match := re.fullmatch(configs, config))]
+    if not matches:
+        raise DataError(f"{repo} has none of the configs of this benchmark, only {', '.join(known[:5])}")
+    return {_name(match): f"{repo}:{match[0]}" for match in matches}
+
+
+def _name(match: re.Match[str]) -> Any:
+    return match[1] if match.re.groups == 1 else match.groups()
