@@ -100,8 +100,9 @@ def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:
         name, equals, source = word.partition("=")
         added = {name: source} if equals else task_folders(word)
         if not added:
+            folders = ", ".join(place for task in TASKS.values() for place in task.folders)
             raise RecipeError(
-                f"{word} is not a folder that contains {', '.join(TASKS)}: write TASK=FOLDER, such as tatoeba={word}"
+                f"{word} is not a folder that contains {folders}: write TASK=FOLDER, such as tatoeba={word}"
             )
         if repeated := [name for name in added if name in sources]:
             raise RecipeError(f"the task {repeated[0]} is given twice: {sources[repeated[0]]} and {added[repeated[0]]}")
