@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 _PUBLIC = {  # the public names of each module; __init__.pyi names them for type checkers
     "comparison.compare": "compare",
     "data.bitext": "load_bitext",
+    "data.perturbing": "perturb",
     "documents.align_files": "align_document_files",
     "documents.alignment": "align_documents",
     "evaluation.analyse": "analyse",

@@ -1,6 +1,7 @@
 # The public names, each once: for type checkers, and for __init__.py, which loads each from its module here.
 from hf_xsent.comparison.compare import compare as compare
 from hf_xsent.data.bitext import load_bitext as load_bitext
+from hf_xsent.data.perturbing import perturb as perturb
 from hf_xsent.documents.align_files import align_document_files as align_document_files
 from hf_xsent.documents.alignment import align_documents as align_documents
 from hf_xsent.evaluation.analyse import analyse as analyse
