@@ -192,6 +192,18 @@ def test_the_cache_is_used_until_something_changes(tmp_path: Path, monkeypatch: 
     assert len(load_bitext({"de": path}, cache_dir=tmp_path / "cache")) == 11
 
 
+def test_the_identity_is_that_of_the_pairs_not_of_the_files(tmp_path: Path) -> None:
+    def load(name: str, pairs: list[tuple[str, str]]) -> Bitext:
+        return load_bitext({"de": _write(tmp_path / name, pairs)}, cache_dir=tmp_path / "cache")
+
+    pairs = _sentences("de", 1000)
+    first = load("a.tsv", pairs)
+    assert load("moved.tsv", pairs).identity == first.identity
+    pairs[501] = ("ein anderer Satz", pairs[501][1])
+    assert load("edited.tsv", pairs).identity != first.identity
+    assert len({first.identity, first[1:].identity, first[:-1].identity}) == 3
+
+
 def test_one_bad_language_leaves_the_others_cached_and_nothing_half_written(tmp_path: Path) -> None:
     _write(tmp_path / "de.tsv", _sentences("de", 10))
     (tmp_path / "fr.tsv").write_text("un\tone\ndeux\n", encoding="utf-8")

@@ -45,7 +45,7 @@ SOURCE = r"text, (eq\. )?\d[\d., ]*|table \d+|authors' script|believed, \d\.\d|u
 # Settings that may be inherited although their defaults are on, because the trained model does not depend on them.
 NO_EFFECT = {
     "average_tokens_across_devices",  # our losses are averaged already
-    "columns", "link_words", "on_error",  # how the user's files are written
+    "columns", "on_error",  # how the user's files are written
     "dataloader_in_order", "dataloader_pin_memory", "ddp_timeout", "debug", "local_rank", "skip_memory_metrics",
     "eval_do_concat_batches", "eval_on_start", "per_device_eval_batch_size", "mlqa_split",
     "hub_strategy", "include_for_metrics", "include_num_input_tokens_seen", "log_level", "log_level_replica",

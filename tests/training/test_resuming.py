@@ -101,7 +101,7 @@ CHANGES: tuple[tuple[dict[str, Any], str], ...] = (
     ({"pooling": "mean"}, "pooling cls, now mean"),
     ({"objectives": {"translation_ranking": 0.5}}, "objectives.translation_ranking"),
     ({"method": "alignment"}, "method dap, now alignment"),
-    ({"data": ["de={folder}/de.tsv"]}, r"training pairs of fr 4 \(\w+\), now none"),
+    ({"data": ["de={folder}/de.tsv"]}, "training pairs of fr 4, now none"),
     ({"data": ["fr={folder}/fr.tsv", "de={folder}/de.tsv"]}, "languages of training pairs"),
     ({"dev_pairs": 3}, "dev pairs of de"),
 )
@@ -125,7 +125,7 @@ def test_another_text_of_the_same_length_is_a_change(run: Run) -> None:
     unfinish(run.out)
     data = run.folder / "fr.tsv"
     data.write_text(data.read_text("utf-8").swapcase(), encoding="utf-8")
-    with pytest.raises(OutputError, match="training pairs of fr"):
+    with pytest.raises(OutputError, match="content of training pairs"):
         run.start("--resume")
 
 

@@ -12,7 +12,7 @@ from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder, WacseForSentenceEmbedding
 from hf_xsent.cli import main as command
-from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.errors import RecipeError
 from hf_xsent.training.pretrain import pretrain
 
 Pairs = list[tuple[str, str]]
@@ -24,7 +24,11 @@ def flags(tmp_path: Path, encoder_folders: dict[str, Path], pairs: Pairs) -> dic
     for language, some in (("de", pairs[:10]), ("fr", pairs[10:])):
         text = "".join(f"{source}\t{target}\n" for source, target in some)
         (tmp_path / f"{language}.tsv").write_text(text, encoding="utf-8")
-    (tmp_path / "de.links").write_text("0-0 1-1\n" * 9 + "\n", encoding="utf-8")
+    links = ["0-0 1-1"] * 9 + [""]
+    records = [
+        {"source": pair[0], "target": pair[1], "links": of_pair} for pair, of_pair in zip(pairs, links, strict=False)
+    ]
+    (tmp_path / "de.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     return {
         "model": encoder_folders["bert-mlm"],
         "method": "wacse",
@@ -44,14 +48,14 @@ def flags(tmp_path: Path, encoder_folders: dict[str, Path], pairs: Pairs) -> dic
     }
 
 
-def _start(flags: dict[str, Any], *more: str) -> Any:
+def _start(flags: dict[str, Any], *more: str, german: str = "de.jsonl") -> Any:
     folder = Path(flags["cache_dir"]).parent
-    data = ["--data", f"de={folder}/de.tsv", f"fr={folder}/fr.tsv"]
+    data = ["--data", f"de={folder}/{german}", f"fr={folder}/fr.tsv"]
     return pretrain.run([*(f"--{key}={value}" for key, value in flags.items()), *data, *more])
 
 
 def test_a_run_trains_all_three_and_keeps_the_encoder(flags: dict[str, Any], tmp_path: Path) -> None:
-    trainer = _start(flags, "--links", f"de={tmp_path}/de.links")
+    trainer = _start(flags)
     logs = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     for name in ("translation_ranking", "aligned_word_prediction", "word_translation_ranking"):
         assert sum(line.get(f"loss_{name}", 0) for line in logs) > 0
@@ -59,11 +63,6 @@ def test_a_run_trains_all_three_and_keeps_the_encoder(flags: dict[str, Any], tmp
     vectors = SentenceEmbedder.from_pretrained(str(tmp_path / "out"), device="cpu").encode(["Wo ist der Bahnhof?"])
     expected = SentenceEmbedder(trainer.model, trainer.tokenizer).encode(["Wo ist der Bahnhof?"])
     torch.testing.assert_close(torch.tensor(vectors), torch.tensor(expected))
-
-
-def test_the_saved_recipe_names_the_links(flags: dict[str, Any], tmp_path: Path) -> None:
-    _start(flags, "--links", f"de={tmp_path}/de.links")
-    assert f"- de={tmp_path}/de.links" in (tmp_path / "out" / "recipe.yaml").read_text()
 
 
 def test_from_align_words_to_a_trained_model(flags: dict[str, Any], tmp_path: Path) -> None:
@@ -77,22 +76,12 @@ def test_chunks_train_the_same(flags: dict[str, Any], tmp_path: Path) -> None:
     losses = []
     for number, more in enumerate(([], ["--pairs_per_chunk", "2"])):
         chosen = flags | {"dropout": 0.0, "output_dir": tmp_path / f"out-{number}"}
-        trainer = _start(chosen, "--links", f"de={tmp_path}/de.links", *more)
+        trainer = _start(chosen, *more)
         losses.append([line["loss"] for line in trainer.state.log_history if "loss" in line])
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)
 
 
 def test_without_any_link_nothing_is_trained(flags: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="no pair has any: make them with hf-xsent align-words"):
-        _start(flags)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_bad_links_file_ends_the_run_before_it_starts(flags: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "de.links").write_text("0-0\n" * 9 + "0-77\n", encoding="utf-8")
-    with pytest.raises(DataError, match="de.links:10: the link 0-77 is outside the target"):
-        _start(flags, "--links", f"de={tmp_path}/de.links")
-    (tmp_path / "de.links").write_text("0-0\n" * 9, encoding="utf-8")
-    with pytest.raises(DataError, match="de.links has only 9 lines, but .*de.tsv has more pairs"):
-        _start(flags, "--links", f"de={tmp_path}/de.links")
+    with pytest.raises(RecipeError, match="no pair has any: train on the JSONL of hf-xsent align-words"):
+        _start(flags, german="de.tsv")
     assert not (tmp_path / "out").exists()

@@ -10,7 +10,8 @@ from typing import Any
 
 from hf_xsent.comparison.study import run_settings
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.data.readers.sources import resolve_sources, source_files
+from hf_xsent.data.readers.resolving import resolve_sources
+from hf_xsent.data.readers.sources import source_files
 from hf_xsent.evaluation.report import Measurement
 from hf_xsent.files import digest, write_json
 from hf_xsent.runs.identity import deciding_settings, identify_files, identify_model, plain
@@ -130,20 +131,19 @@ def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
         return identity | {name: method.get(name) for name in ("method", "pooling", "max_length", "layers")}
     identity |= {"method": method, "training": identify_training(training)}
     identity["data"] = deciding_settings(data) | {
-        "data": _identify_bitext(recipe, data.data, data.links),
-        "dev": _identify_bitext(recipe, data.dev, None),
+        "data": _identify_bitext(recipe, data.data),
+        "dev": _identify_bitext(recipe, data.dev),
         "unpaired": data.unpaired and identify_files(data.unpaired),
-        "links": None,  # identified with the data
     }
     return identity | {"rules": identify_files(CleaningRules.parse(data.rules).files()) if data.rules else None}
 
 
-def _identify_bitext(recipe: Recipe, bitext: Any, links: Any) -> list[list[str]]:
-    """Return language, and hashes of the data file and the word links of each source; the id of a Hub data set."""
-    sources = resolve_sources(bitext, links=links, target_language=recipe.data.target_language) if bitext else {}
+def _identify_bitext(recipe: Recipe, bitext: Any) -> list[list[str]]:
+    """Return language, and a hash of the data file of each source; the id of a Hub data set."""
+    sources = resolve_sources(bitext, target_language=recipe.data.target_language) if bitext else {}
     identities = []
     for language, of_language in sources.items():
         for source in of_language:
-            files = [*source_files(source), *([Path(source.links)] if source.links else [])]
+            files = source_files(source)
             identities.append([language, identify_files(files) if files else source.path])
     return identities

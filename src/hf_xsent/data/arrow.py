@@ -26,7 +26,7 @@ class RowWriter:
     key: the hash of a row; rows of equal hashes are repetitions. Without it, all rows are distinct.
     """
 
-    def __init__(self, folder: Path, columns: Mapping[str, str], key: Callable[[Row], int] | None = None) -> None:
+    def __init__(self, folder: Path, columns: Mapping[str, Any], key: Callable[[Row], int] | None = None) -> None:
         import pyarrow as pa
 
         self.count = 0

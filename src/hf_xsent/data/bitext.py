@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any, overload
@@ -13,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_xsent.data.arrow import read_batches
-from hf_xsent.data.cache import CachedPairs, default_cache_dir, side_hashes
+from hf_xsent.data.cache import CachedPairs, side_hashes
 from hf_xsent.data.cleaning.repeats import Rows, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.data.in_memory import on_disk
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, read_pairs
-from hf_xsent.data.readers.records import NEGATIVES, pair_record, parse_negatives
-from hf_xsent.data.readers.sources import Bitexts, BitextSource, resolve_sources
+from hf_xsent.data.readers.records import NEGATIVES
+from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest
+from hf_xsent.files import digest, file_digest
 
 __all__ = ["Bitext", "BitextSource", "load_bitext", "read_pairs", "resolve_sources"]
 
@@ -45,25 +44,22 @@ def load_bitext(
     max_pairs: int | None = None,
     max_pairs_choice: str = "first",
     split: str = "train",
-    links: Bitexts | None = None,
-    link_words: str = "script",
 ) -> Bitext:
     """Read and clean bitext, or memory-map it from the cache if files and rules have not changed.
 
     data: a path, glob or Hub id, a mapping from language to such paths, or a list of paths, ``de=path`` strings or
         `BitextSource`. ``{language}`` in a path is the language of the mapping or the string; without one, the path
-        matches the files of all language codes. Other paths without a language get the code ``und`` (undetermined).
-        Instead of a path, pass pairs in memory: a Dataset, a DatasetDict (its ``split``), or any iterable of (source,
-        target) or of records.
+        matches the files of all language codes. The language of other paths is the code that ends their name, such as
+        ``de.tsv``, ``pairs.de-en.tsv`` or ``owner/name:en-de``, else ``und`` (undetermined), which only one may have.
+        Instead of a path, pass pairs in memory: a Dataset, a DatasetDict (its ``split``), a data frame of pandas or
+        polars, or any iterable of (source, target) or of records, whose column ``language`` or ``lang`` has codes.
     columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the
-        first two of a TSV. A mapping from language or file name sets the columns of each file.
+        only or first two. A mapping from language or file name sets the columns of each file.
     cleaning: rules that remove pairs; None removes none.
     on_error: ``raise`` the error of the first bad row, or ``skip`` and count bad rows.
     max_pairs: retain at most N cleaned pairs of each language.
     max_pairs_choice: retain the ``first`` pairs, or a ``random`` sample that is the same in every run.
     split: split of data sets.
-    links: files of word links for all or some languages, in the forms of ``data``. A link is a pair of positions,
-        counted from 0: of words (`split_words`), or of whitespace tokens with ``link_words="spaces"``.
 
     ```python
     from hf_xsent import load_bitext
@@ -82,21 +78,14 @@ def load_bitext(
             raise DataError(f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}")
     if max_pairs is not None and max_pairs < 1:
         raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
-    root = Path(cache_dir) if cache_dir is not None else default_cache_dir()
-    data = on_disk(data, root / "in_memory", target_language, columns, split)
-    sources = resolve_sources(
-        data, target_language=target_language, columns=columns, split=split, links=links, link_words=link_words
-    )
+    root = Path(cache_dir or default_cache_dir())
+    sources = resolve_sources(data, target_language=target_language, columns=columns, split=split, cache_dir=root)
     for source in sources.get("und", []):
-        logger.info(
-            "%s: no language is stated, so its code is und; write de=%s if it is German", source.path, source.path
-        )
+        logger.info("%s: their language is not stated, so its code is und", source.name)
     files, report = {}, CleaningReport()
     for language, of_language in sources.items():
         cached = CachedPairs(language, tuple(of_language), cleaning, on_error, max_pairs, max_pairs_choice)
         files[language], report.languages[language] = cached.load(root)
-    for warning in chain.from_iterable(counts.warnings for counts in report.languages.values()):
-        logger.warning("%s", warning)
     logger.info("bitext of %d languages\n%s", len(files), report.table())
     return Bitext(files, report)
 
@@ -113,11 +102,14 @@ class Bitext:
         self.files = dict(files)
         self.report = report
         self._rows = rows
-        self._batches: list[tuple[Any, Any, Any, Any, str]] = []
+        self._batches: list[tuple[dict[str, Any], str]] = []  # columns that have values, language
         starts, bounds = [0], [0]
         for language, path in self.files.items():
             for batch in read_batches(path):
-                self._batches.append((*batch.columns, language))
+                columns = zip(batch.schema.names, batch.columns, strict=True)
+                self._batches.append(
+                    ({name: values for name, values in columns if values.null_count < len(values)}, language)
+                )
                 starts.append(starts[-1] + len(batch))
             bounds.append(starts[-1])
         self._starts, self._bounds = np.asarray(starts[:-1]), np.asarray(bounds[:-1])  # of batches, of languages
@@ -136,19 +128,26 @@ class Bitext:
 
     @property
     def identity(self) -> str:
-        """Return a hash of the files and rows."""
+        """Return a hash of all pairs, in their order."""
         rows = None if self._rows is None else digest(self._rows.tobytes())
-        return digest([[path.parent.name for path in self.files.values()], rows])
+        return digest([[(language, file_digest(path)) for language, path in self.files.items()], rows])
 
     @property
     def linked_pairs(self) -> int:
         """Return the number of pairs with word links in the files, held-out pairs included."""
-        return sum(len(links) - links.null_count for _, _, links, *_ in self._batches)
+        return self._count_pairs_with("links")
 
     @property
     def pairs_with_negatives(self) -> int:
         """Return the number of pairs with mined negatives in the files, held-out pairs included."""
-        return sum(len(negatives) - negatives.null_count for *_, negatives, _ in self._batches)
+        return self._count_pairs_with(*NEGATIVES)
+
+    def _count_pairs_with(self, *fields: str) -> int:
+        count = 0
+        for columns, _ in self._batches:
+            valid = [columns[name].is_valid().to_numpy(zero_copy_only=False) for name in fields if name in columns]
+            count += int(np.count_nonzero(np.any(valid, axis=0))) if valid else 0
+        return count
 
     def __len__(self) -> int:
         return sum(self.languages.values())
@@ -181,22 +180,11 @@ class Bitext:
         from datasets.table import InMemoryTable
 
         parts = []
-        for *columns, language in self._batches:
-            names = pa.array([language] * len(columns[0]), pa.string())
-            parts.append(pa.table([*columns, names], names=["source", "target", "links", "negatives", "language"]))
-        table = pa.concat_tables(parts)
-        if self._rows is not None:
-            table = table.take(pa.array(self._rows))
-        pairs = table.select(["source", "target", "language"])
-        if (links := table.column("links")).null_count < len(table):
-            pairs = pairs.append_column("links", links)
-        if (negatives := table.column("negatives")).null_count < len(table):
-            parsed = [{} if text is None else parse_negatives(text) for text in negatives.to_pylist()]
-            for name in NEGATIVES:
-                pairs = pairs.append_column(
-                    name, pa.array([sides.get(name) for sides in parsed], pa.list_(pa.string()))
-                )
-        return Dataset(InMemoryTable(pairs))
+        for columns, language in self._batches:
+            names = pa.array([language] * len(columns["source"]), pa.string())
+            parts.append(pa.table({**columns, "language": names}))
+        table = pa.concat_tables(parts, promote_options="default")
+        return Dataset(InMemoryTable(table if self._rows is None else table.take(pa.array(self._rows))))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return many pairs; torch's DataLoader calls this for a batch."""
@@ -204,8 +192,10 @@ class Bitext:
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         pairs = []
         for number, row in zip(numbers.tolist(), (rows - self._starts[numbers]).tolist(), strict=True):
-            *columns, language = self._batches[number]
-            pairs.append(pair_record(*(column[row].as_py() for column in columns)) | {"language": language})
+            columns, language = self._batches[number]
+            pair = {name: text for name, values in columns.items() if (text := values[row].as_py()) is not None}
+            pair["language"] = language
+            pairs.append(pair)
         return pairs
 
     def _file_rows(self, rows: Rows) -> Rows:
@@ -233,8 +223,8 @@ class Bitext:
         """Yield every ``source`` or ``target`` sentence of the files, held-out pairs included."""
         from hf_xsent.logs import Progress
 
-        for sources, targets, *_ in Progress(self._batches, desc=f"reading the {side} side", unit=" batches", delay=2):
-            yield from (sources if side == "source" else targets).to_pylist()
+        for columns, _ in Progress(self._batches, desc=f"reading the {side} side", unit=" batches", delay=2):
+            yield from columns[side].to_pylist()
 
     def train_dev_split(self, dev_pairs: int, seed: int = 0, share: float | None = None) -> tuple[Bitext, Bitext]:
         """Hold out ``dev_pairs`` pairs of each language; no training pair of any language shares a sentence with them.

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from hf_xsent.data.arrow import RowWriter, read_batches, read_details
 from hf_xsent.data.cleaning.repeats import hash_texts, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.data.identification import sides_seem_swapped
 from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
+from hf_xsent.data.readers.records import NEGATIVES, PAIR_FIELDS
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp
@@ -27,19 +26,10 @@ from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 9  # increase it when cached pairs or their counts change
-_ROWS_TO_IDENTIFY, _FEWEST_TO_IDENTIFY = 1000, 20
+FORMAT_VERSION = 10  # increase it when cached pairs or their counts change
 PAIRS_FILE = "pairs.arrow"
-_COLUMNS = dict.fromkeys(("source", "target", "links", "negatives"), "string")
 
 Mask = npt.NDArray[np.bool_]
-
-
-def default_cache_dir() -> Path:
-    """Return the default cache folder, which is inside ``HF_HOME``."""
-    from huggingface_hub.constants import HF_HOME
-
-    return Path(HF_HOME) / "hf_xsent" / "bitext"
 
 
 @dataclass(frozen=True)
@@ -64,23 +54,25 @@ class CachedPairs:
     def _fingerprint(self) -> str:
         """Hash the settings, and the sizes and times of local files."""
         files = [path for source in self.sources for path in source_files(source)]
-        files += [Path(source.links) for source in self.sources if source.links is not None]
         files += [] if self.cleaning is None else self.cleaning.files()
         return digest([FORMAT_VERSION, asdict(self), [file_stamp(path) for path in files]])
 
     def _write(self, folder: Path) -> None:
         """Write the pairs that pass the rules, without repetitions, and at most ``max_pairs``."""
+        import pyarrow as pa
+
         folder.mkdir(parents=True)
         counts = CleaningCounts()
+        columns = {name: pa.list_(pa.string()) if name in NEGATIVES else pa.string() for name in PAIR_FIELDS}
         drop_repeats = self.cleaning is not None and self.cleaning.repeated
         key = (lambda pair: hash_texts(*pair[:2])) if drop_repeats else None
-        with closing(RowWriter(folder, _COLUMNS, key)) as writer:
+        with closing(RowWriter(folder, columns, key)) as writer:
             selected = self._write_candidates(writer, counts)
             counts.remove("repeated", writer.count - int(np.count_nonzero(selected)))
             if self.max_pairs is not None:
                 self._cap(selected, counts)
             counts.retained = int(np.count_nonzero(selected))
-            counts.require_pairs(" and ".join(source.path for source in self.sources))
+            counts.require_pairs(" and ".join(source.name for source in self.sources))
             writer.write(folder / PAIRS_FILE, selected, asdict(counts))
 
     def _write_candidates(self, writer: RowWriter, counts: CleaningCounts) -> Mask:
@@ -104,7 +96,7 @@ class CachedPairs:
         """Yield the pairs that pass the rules; count pairs read, removed and bad."""
         from hf_xsent.logs import Progress
 
-        rows = ((source.target_language, row) for source in self.sources for row in _rows(source, counts))
+        rows = ((source.target_language, row) for source in self.sources for row in read_linked_pairs(source))
         checkers = {
             source.target_language: self.cleaning.pair_checker(self.language, source.target_language)
             for source in self.sources
@@ -123,21 +115,6 @@ class CachedPairs:
                 yield pair
         if counts.bad:
             logger.warning("%s: %d bad rows were skipped", self.language, counts.bad)
-
-
-def _rows(source: BitextSource, counts: CleaningCounts) -> Iterator[LinkedPair | DataError]:
-    """Yield the rows of a source; add a warning if its columns seem to be swapped."""
-    rows = read_linked_pairs(source)
-    first = list(islice(rows, _ROWS_TO_IDENTIFY))
-    pairs = [row[:2] for row in first if not isinstance(row, DataError)]
-    if len(pairs) >= _FEWEST_TO_IDENTIFY and sides_seem_swapped(pairs, source.language, source.target_language):
-        examples = "; ".join(f"{text[:60]} | {translation[:60]}" for text, translation in pairs[:3])
-        counts.warnings.append(
-            f"{source.path}: source and target seem to be swapped. If they are, state the columns in the other order, "
-            f"such as 1 0. Source | target: {examples}"
-        )
-    yield from first
-    yield from rows
 
 
 def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -101,20 +101,5 @@ def check_language(texts: Iterable[str], language: str, name: str) -> None:
     if (code := contradicting_language(texts, language)) is not None:
         raise DataError(
             f"{name} seems to be {find_language(code).name}, not {find_language(language).name}: "
-            "check --language, --target_language and the columns"
+            "check language, target_language and columns"
         )
-
-
-def sides_seem_swapped(pairs: Sequence[tuple[str, str]], language: str, target_language: str) -> bool:
-    """Return whether the sources are in the target language, and the targets are not.
-
-    If the target language is not known, the targets must be in the source language, and the sources not.
-    """
-    source_varieties, target_varieties = _varieties(language), _varieties(target_language)
-    varieties = target_varieties or source_varieties
-    if not pairs or not varieties or source_varieties & target_varieties:
-        return False
-    shares = [_shares(side) for side in zip(*pairs, strict=True)]
-    sources, targets = (sum(of_side[code] for code in varieties) for of_side in shares)
-    wrong, right = (sources, targets) if target_varieties else (targets, sources)
-    return wrong >= _HIGH and right < _LOW

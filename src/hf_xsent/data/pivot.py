@@ -34,6 +34,7 @@ class PivotBitext:
         self.report, self.languages = bitext.report, bitext.languages
         self.linked_pairs, self.pairs_with_negatives = bitext.linked_pairs, bitext.pairs_with_negatives
         self.ranges = bitext.ranges | {PIVOT: range(len(bitext), len(self))}
+        self.identity = digest([PIVOT, bitext.identity])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the path, not the pairs."""

@@ -14,6 +14,7 @@ from hf_xsent.data.bitext import Bitext, Pair, checked_rows
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
+from hf_xsent.files import digest
 
 _SAMPLED_ROWS = 1000
 
@@ -50,7 +51,8 @@ class TextSides:
     """Source and target sentences of each language, as rows of ``{"source", "target", "language"}``.
 
     With ``shuffle_independently`` each side is shuffled separately, so that the sides of a row are not translations. A
-    language has one row per sentence of its longer side; the sentences of the shorter side repeat.
+    language has one row per sentence of its longer side; the sentences of the shorter side repeat. ``content`` is a
+    hash of the sentences, if one is known.
     """
 
     def __init__(
@@ -59,10 +61,12 @@ class TextSides:
         shuffle_independently: bool = False,
         seed: int = 0,
         report: Any = None,
+        content: str = "",
     ) -> None:
         self.texts = dict(texts)
         self.shuffle_independently = shuffle_independently
         self.report = report
+        self._content, self._seed = content, seed
         sizes = [max(map(len, sides)) for sides in self.texts.values()]
         self._starts = np.cumsum([0, *sizes])
         starts = self._starts.tolist()
@@ -86,7 +90,7 @@ class TextSides:
                 LazySide(len(rows), partial(_read_bitext, bitext, language, side)) for side in ("source", "target")
             )
             texts[language] = source, target
-        return cls(texts, shuffle_independently, seed, bitext.report)
+        return cls(texts, shuffle_independently, seed, bitext.report, bitext.identity)
 
     @classmethod
     def first(cls, rows: Bitext | TextSides, count: int) -> TextSides:
@@ -102,9 +106,15 @@ class TextSides:
         sides = [LazySide(len(sentences), partial(_read_file, sentences)) for sentences in files.values()]
         if len(sides) < 2 or list(sides[0][:_SAMPLED_ROWS]) == list(sides[1][:_SAMPLED_ROWS]):
             raise DataError(f"{source} and {target} hold the same sentences; give one file of each language")
-        counts = {path: sentences.counts for path, sentences in files.items()}
-        texts = {Path(source).name: (sides[0], sides[1])}
-        return cls(texts, shuffle_independently=True, seed=seed, report=CleaningReport(counts))
+        report = CleaningReport({path: sentences.counts for path, sentences in files.items()})
+        content = digest([sentences.fingerprint for sentences in files.values()])
+        return cls({Path(source).name: (sides[0], sides[1])}, True, seed, report, content)
+
+    @property
+    def identity(self) -> str:
+        """Return a hash of all rows, in their order."""
+        content = self._content or [[list(side) for side in sides] for sides in self.texts.values()]
+        return digest([[*self.texts], content, self.shuffle_independently and self._seed])
 
     @property
     def languages(self) -> dict[str, int]:

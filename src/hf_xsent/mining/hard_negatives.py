@@ -23,7 +23,8 @@ from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.formats import LinkedPair, read_valid_pairs
 from hf_xsent.data.readers.records import NEGATIVES, pair_record
-from hf_xsent.data.readers.sources import BitextSource, resolve_sources, source_files
+from hf_xsent.data.readers.resolving import resolve_sources
+from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.files import check_writable, digest
 from hf_xsent.logs import Progress

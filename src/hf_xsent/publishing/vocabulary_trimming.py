@@ -20,8 +20,9 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
-from hf_xsent.data.bitext import load_bitext, resolve_sources
+from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.readers.sources import source_files
 from hf_xsent.errors import DataError, ModelError
 from hf_xsent.evaluation.retrieval import retrieval_by_language

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.bitext import Bitext, load_bitext, resolve_sources
-from hf_xsent.data.cache import default_cache_dir
+from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.pivot import PivotBitext, add_pivot_pairs
 from hf_xsent.data.readers.columns import parse_columns
+from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
@@ -26,7 +26,7 @@ def check_bitext(arguments: DataSettings) -> None:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
     CleaningRules.parse(arguments.rules, arguments.clean).files()
     options: Any = {"target_language": arguments.target_language, "columns": parse_columns(arguments.columns)}
-    resolve_sources(arguments.data, links=arguments.links, link_words=arguments.link_words, **options)
+    resolve_sources(arguments.data, **options)
     if arguments.dev:
         resolve_sources(arguments.dev, **options)
 
@@ -47,13 +47,11 @@ def check_has_what_objectives_read(train: Any, config: Any) -> None:
         return
     if config.needs.links and not train.linked_pairs:
         raise RecipeError(
-            "the objectives need word links, but no pair has any: make them with hf-xsent align-words, and give its "
-            "JSONL as --data or its lines as --links"
+            "the objectives need word links, but no pair has any: train on the JSONL of hf-xsent align-words"
         )
     if config.hard_negatives and not train.pairs_with_negatives:
         raise RecipeError(
-            "hard_negatives need mined negatives, but no pair has any: find them with hf-xsent mine-negatives, and "
-            "give its JSONL as --data"
+            "hard_negatives need mined negatives, but no pair has any: train on the JSONL of hf-xsent mine-negatives"
         )
 
 
@@ -74,7 +72,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
         "on_error": arguments.on_error,
         "cache_dir": arguments.cache_dir,
     }
-    root = Path(arguments.cache_dir) if arguments.cache_dir else default_cache_dir()
+    root = Path(arguments.cache_dir or default_cache_dir())
     if arguments.unpaired:
         sides = TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
         return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
@@ -83,8 +81,6 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
         cleaning=CleaningRules.parse(arguments.rules, arguments.clean),
         max_pairs=arguments.max_pairs,
         max_pairs_choice=arguments.max_pairs_choice,
-        links=arguments.links,
-        link_words=arguments.link_words,
         **options,
     )
     dev = load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None

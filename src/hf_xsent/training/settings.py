@@ -61,18 +61,6 @@ class DataSettings:
         "Also train on pairs of sources, in two languages, that have the same target; they are sampled as one more "
         "language.",
     )
-    links: list[str] | None = setting(
-        None,
-        "Word links of the training pairs, by language as in --data: Pharaoh lines, or JSONL of align-words.",
-        named=True,
-        metavar="CODE=FILE",
-    )
-    link_words: str = setting(
-        "script",
-        "How --links number words. script: as align-words splits text, by its writing system. spaces: as strings "
-        "between spaces.",
-        choices=("script", "spaces"),
-    )
     alpha: float = setting(
         0.5,
         "Sample languages in proportion to size^alpha: 1 is in proportion to their sizes, 0 samples all equally.",

@@ -15,7 +15,7 @@ from hf_xsent.data.readers.compression import check_text_output, is_jsonl
 from hf_xsent.data.readers.formats import LinkedPair, read_pairs, read_valid_pairs
 from hf_xsent.data.readers.records import pair_record
 from hf_xsent.data.readers.sources import BitextSource, source_files
-from hf_xsent.data.words.links import format_links
+from hf_xsent.data.words.links import format_links, with_links
 from hf_xsent.data.words.splitting import split_words
 from hf_xsent.files import digest, write_text
 from hf_xsent.logs import Progress
@@ -53,12 +53,10 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     aligned = align_words("pairs.tsv", "pairs.jsonl", model="xlm-roberta-base")
     ```
     """
-    links = {settings.language: settings.links} if settings.links else None
-    source = open_pairs(settings, links=links, link_words=settings.link_words)
-    inputs: list[str | Path] = [*source_files(source), *([source.links] if source.links else [])]
-    check_text_output(settings.output, inputs, jsonl=True)
-    if links:
-        return _write(settings.output, ((pair, pair[2] or "") for pair in read_valid_pairs(source)))
+    source = open_pairs(settings)
+    check_text_output(settings.output, [*source_files(source), *filter(None, [settings.links])], jsonl=True)
+    if settings.links:
+        return _write(settings.output, with_links(read_valid_pairs(source), settings.links, settings.link_words))
     for _ in Progress(read_pairs(source), desc="checking", unit=" pairs", delay=2):
         pass  # raise an error for a bad line before hours of work
     aligner = open_aligner(settings)

@@ -55,7 +55,7 @@ class AlignWordsSettings(AlignerSettings, WorkSettings, PairSettings):
     """Link the words of sentence pairs, for training with word alignment (WACSE).
 
     hf-xsent align-words pairs.tsv --model xlm-roberta-base -o pairs.jsonl   # then: … --data de=pairs.jsonl
-    hf-xsent align-words pairs.tsv --aligner statistical -o pairs.links      # then: … --data de=pairs.tsv --links de=…
+    hf-xsent align-words pairs.tsv --aligner statistical -o pairs.links      # one line of links per pair
     hf-xsent align-words pairs.tsv --links other.txt --link_words spaces -o pairs.jsonl   # convert another tool's links
     torchrun --nproc_per_node 8 --no-python hf-xsent align-words …   # share the pairs among processes
 

@@ -6,14 +6,16 @@ import pytest
 
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.formats import read_pairs
-from hf_xsent.data.readers.sources import BitextSource, resolve_sources
+from hf_xsent.data.readers.resolving import language_of_name, resolve_sources
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, RecipeError
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("de-en.tsv", "fr-en.tsv", "zh-Hans-en.tsv", "more-de.tsv", "README.md"):
+    for name in ("de-en.tsv", "fr-en.tsv", "zh-Hans-en.tsv", "more-de.tsv", "README.tsv"):
         (tmp_path / name).write_text("a\tb\n", encoding="utf-8")
+    (tmp_path / "opus-pt-BR-en.tsv").touch()
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "de-en.tsv").write_text("a\tb\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -28,8 +30,10 @@ def _paths(data: object) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ("de-en.tsv", {"und": ["de-en.tsv"]}),
-        ("*-en.tsv", {"und": ["de-en.tsv", "fr-en.tsv", "zh-Hans-en.tsv"]}),
+        ("de-en.tsv", {"de": ["de-en.tsv"]}),
+        ("[dfz]*-en.tsv", {"de": ["de-en.tsv"], "fr": ["fr-en.tsv"], "zh-Hans": ["zh-Hans-en.tsv"]}),
+        (["und=de-en.tsv", "und=fr-en.tsv"], {"und": ["de-en.tsv", "fr-en.tsv"]}),
+        ({"und": ["de-en.tsv", "fr-en.tsv"]}, {"und": ["de-en.tsv", "fr-en.tsv"]}),
         ("{language}-en.tsv", {"de": ["de-en.tsv"], "fr": ["fr-en.tsv"], "zh-Hans": ["zh-Hans-en.tsv"]}),
         (
             {"fr": "fr-en.tsv", "de": ["de-en.tsv", "more-*.tsv"]},
@@ -38,8 +42,9 @@ def _paths(data: object) -> dict[str, list[str]]:
         ({"de": "{language}-en.tsv"}, {"de": ["de-en.tsv"]}),
         (["de=de-en.tsv", "fr=fr-en.tsv", "de=more-de.tsv"], {"de": ["de-en.tsv", "more-de.tsv"], "fr": ["fr-en.tsv"]}),
         ([BitextSource("fra", "fr-en.tsv")], {"fra": ["fr-en.tsv"]}),
-        (Path("de-en.tsv"), {"und": ["de-en.tsv"]}),
-        ({"de": "owner/name:de-en@main"}, {"de": ["owner/name:de-en@main"]}),
+        (Path("README.tsv"), {"und": ["README.tsv"]}),
+        ("owner/name:de-en@main", {"de": ["owner/name:de-en@main"]}),
+        ("opus*-{language}-en.tsv", {"pt-BR": ["opus-pt-BR-en.tsv"]}),
     ],
 )
 def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str, list[str]]) -> None:
@@ -57,6 +62,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
         ({"de": "a,b,c"}, "no such file: a"),
         ([], "no bitext given"),
+        (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),
         (["de=train/"], r"train/ .*save_to_disk.*: name files, .*train/{language}-en\.tsv"),
@@ -65,6 +71,30 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
 def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         _paths(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "language"),
+    [
+        ("de.tsv", "en", "de"),
+        ("x/pairs.de-en.tsv.gz", "en", "de"),
+        ("pairs.en-de.csv", "en", "de"),
+        ("eng_deu.jsonl", "en", "deu"),
+        ("x/OPUS.en-zh_TW", "en", "zh_TW"),
+        ("sr@latin.po", "en", "sr@latin"),
+        ("a.de,a.en", "en", "de"),
+        ("de-en.tsv", "de", "en"),
+        ("owner/parallel-talks:en-tr@v1.0", "en", "tr"),
+        ("en.tsv", "en", None),
+        ("de-fr.tsv", "en", None),
+        ("news.tsv", "en", None),
+        ("de.pairs.tsv", "en", None),
+        ("No.tsv", "en", None),
+        ("owner/opus-100", "en", None),
+    ],
+)
+def test_the_language_in_a_name(name: str, target: str, language: str | None) -> None:
+    assert language_of_name(name, target) == language
 
 
 @pytest.mark.parametrize("name", ["a,b.tsv", "a,b,c.tsv"])
@@ -99,12 +129,6 @@ def test_a_wildcard_neither_cuts_codes_nor_skips_files(folder: Path, path: str, 
     assert paths_of == expected
 
 
-def test_a_file_whose_language_is_ambiguous_is_named(folder: Path) -> None:
-    (folder / "opus-pt-BR-en.tsv").touch()
-    with pytest.raises(DataError, match=r"opus-pt-BR-en.tsv matches .* with the codes BR and pt-BR: name its language"):
-        _paths("opus*-{language}-en.tsv")
-
-
 def test_a_language_in_two_joined_paths_says_what_to_do(folder: Path) -> None:
     with pytest.raises(DataError, match="joined paths: name the language, as in de=p"):
         _paths("p.{language},p.en")
@@ -123,7 +147,7 @@ def test_columns_are_given_per_language_and_per_file(folder: Path) -> None:
     for key in ("de", "mined.tsv", str(folder / "mined.tsv")):
         columns = parse_columns([f"{key}=1,2"])
         ((source,),) = resolve_sources(data, columns=columns).values()
-        assert (source.source_column, source.target_column) == (1, 2)
+        assert source.columns == (1, 2)
     with pytest.raises(DataError, match="columns are given for 'sw', which is neither a language nor a file"):
         resolve_sources(data, columns=parse_columns(["sw=1,2"]))
     with pytest.raises(RecipeError, match="two names or numbers"):

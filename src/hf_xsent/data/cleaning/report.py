@@ -12,13 +12,12 @@ from hf_xsent.errors import DataError
 
 @dataclass
 class CleaningCounts:
-    """Counts of one language's rows, ``read = retained + bad + sum(removed)``, and what seems to be wrong with them."""
+    """Counts of one language's rows: ``read = retained + bad + sum(removed)``."""
 
     read: int = 0
     retained: int = 0
     bad: int = 0
     removed: dict[str, int] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
 
     def remove(self, rule: str, count: int = 1) -> None:
         """Count pairs that a rule removed."""

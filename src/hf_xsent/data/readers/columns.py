@@ -1,4 +1,4 @@
-"""Recognise a table's header row and choose its columns; refuse columns without letters, and tables read as text."""
+"""Recognise a table's header row and choose the two columns of sentences; refuse columns that have none."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from hf_xsent.errors import DataError, RecipeError, did_you_mean
 
 Columns = tuple["int | str", "int | str"]
 
+# Usual names of source and target, the first that a table has.
+_USUAL_PAIRS = (
+    ("source", "target"), ("src", "tgt"), ("src", "trg"), ("sentence1", "sentence2"), ("text1", "text2"),
+    ("non_english", "english"), ("anchor", "positive"), ("query", "positive"), ("query", "answer"),
+    ("question", "answer"), ("original", "translation"),
+)  # fmt: skip
 _SOURCE = {"source", "src"}
 _TARGET = {"target", "tgt", "trg", "translation"}
 _TEXT = {"text", "sentence", "segment", "string", "side"}
 _OTHER = {
-    "score", "cosine", "similarity", "margin", "rank", "line", "row", "id", "index", "key", "links", "label",
-    "language", "lang", "code", "negative", "negatives", "original", "url", "domain", "corpus", "comment",
-    "sentence1", "sentence2", "text1", "text2",
+    "score", "cosine", "similarity", "margin", "rank", "line", "row", "id", "index", "key", "links", "label", "labels",
+    "language", "lang", "code", "negative", "negatives", "url", "domain", "corpus", "comment", "licence", "license",
 }  # fmt: skip
-_FIRST, _SECOND = {"sentence1", "text1", "original"}, {"sentence2", "text2"}
 _SIDES = _SOURCE | _TARGET | _TEXT
-_KNOWN = _SIDES | _OTHER
+_KNOWN = _SIDES | _OTHER | {name for pair in _USUAL_PAIRS for name in pair} - {"english"}
 _PUNCTUATION = re.compile(r"[.,;:!?…。，；：！？](\s|$)")
 _LONGEST_NAME = 40
 _ROWS_WITH_LETTERS, _MIN_PAIRS = 100, 6  # to decide that a column has no letters
@@ -45,7 +49,7 @@ _NO_NAME = _Name("", frozenset())
 
 
 def is_header(cells: Sequence[str], language: str, target_language: str) -> bool:
-    """Return whether a row has the cells source and target, or only names of columns, such as score, de or text_en.
+    """Return whether a row has usual names of both sides, or only names of columns, such as score, de or text_en.
 
     Names differ and have no punctuation. If they have languages, one is the source's or the target's, or another name
     is that of a side.
@@ -55,7 +59,7 @@ def is_header(cells: Sequence[str], language: str, target_language: str) -> bool
     >>> is_header(["fr", "es"], "de", "en"), is_header(["source", "es"], "de", "en")
     (False, True)
     """
-    if {"source", "target"} <= {cell.strip().lower() for cell in cells}:
+    if _usual_pair(cells, language) is not None:
         return True
     names = [_parse_name(cell) for cell in cells]
     if _NO_NAME in names or len(set(names)) == 1 or any(map(_PUNCTUATION.search, cells)):
@@ -66,61 +70,93 @@ def is_header(cells: Sequence[str], language: str, target_language: str) -> bool
     return not named or sides or "und" in wanted or bool(named & wanted)
 
 
+def choose_columns(
+    place: str, names: Sequence[str], columns: Columns | None, language: str, target_language: str
+) -> tuple[int, int]:
+    """Return the numbers of source and target column: of ``columns``, else as the names say."""
+    if columns is None:
+        first, second = guess_columns(names, language, target_language)
+        if first is None or second is None:
+            raise DataError(
+                f"{place}: cannot choose among the columns {', '.join(names)}; state the two that have the sentences "
+                "as columns, such as source target"
+            )
+        return first, second
+    numbers = []
+    for column in columns:
+        if isinstance(column, str) and column not in names:
+            raise DataError(f"{place}: no column {column!r}, only {', '.join(names)}{did_you_mean(column, names)}")
+        number = names.index(column) if isinstance(column, str) else column
+        if number >= len(names):
+            known = ", ".join(names)
+            raise DataError(f"{place}: column {number} (counted from 0) was requested, but there are only {known}")
+        numbers.append(number)
+    return numbers[0], numbers[1]
+
+
 def guess_columns(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
-    """Find source and target column in a header by usual names; None for a column that is missing or ambiguous.
+    """Find source and target column by their names; None for a column that is missing or ambiguous.
 
-    >>> guess_columns(["id", "text_de", "text_en"], "de", "en")
-    (1, 2)
+    In this order: usual names of both; names of the languages or of one side; the only columns that may be sentences.
+    A column of another language is not a side.
+
+    >>> guess_columns(["id", "text_de", "text_en"], "de", "en"), guess_columns(["title", "body", "score"], "de", "en")
+    ((1, 2), (0, 1))
     """
-    if (plain := source_and_target(names)) is not None:
-        return plain
+    if (usual := _usual_pair(names, language)) is not None:
+        return usual
     parsed = [_parse_name(name) for name in names]
-    tags = [name.tag for name in parsed]
-    source_tags, target_tags = ({*matching_tags(tags, code)} for code in (language, target_language))
-    if language == "und" and _place(parsed, set(), _SOURCE) is None:
-        target = find_language(target_language).code
-        source_tags = {tag for tag in tags if tag and find_language(tag).code != target} - _OTHER
-    return _place(parsed, source_tags, _SOURCE, _FIRST), _place(parsed, target_tags, _TARGET, _SECOND)
+    languages = language, target_language
+    sides = [_named_side(parsed, code, words) for code, words in zip(languages, (_SOURCE, _TARGET), strict=True)]
+    missing = [side for side in range(2) if sides[side] is None]
+    rest = [
+        number
+        for number, name in enumerate(names)
+        if number not in sides and name and not _OTHER.intersection(map(str.lower, _words(name)))
+        and not any(_is_of_another_language(parsed[number].tag, languages[side]) for side in missing)
+    ]  # fmt: skip
+    if len(rest) == len(missing):
+        for side, number in zip(missing, rest, strict=True):
+            sides[side] = number
+    return sides[0], sides[1]
 
 
-def names_other_language(name: str, language: str) -> bool:
-    """Return whether a column's name is of a language, but not of this one.
-
-    >>> [names_other_language(name, "en") for name in ("text_fr", "English", "text")]
-    [True, False, False]
-    """
-    tag = _parse_name(name).tag
-    return bool(tag) and language != "und" and not matching_tags([tag], language)
-
-
-def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:
-    """Return the columns named exactly source and target; None unless there is one of each."""
-    plain = [name.strip().lower() for name in names]
-    both = plain.count("source") == plain.count("target") == 1
-    return (plain.index("source"), plain.index("target")) if both else None
+def _usual_pair(names: Sequence[str], language: str) -> tuple[int, int] | None:
+    plain = [name.strip().lower().replace("-", "_") for name in names]
+    for pair in _USUAL_PAIRS:
+        if plain.count(pair[0]) == plain.count(pair[1]) == 1:
+            first, second = map(plain.index, pair)
+            return (second, first) if pair[1] == "english" and language.startswith("en") else (first, second)
+    return None
 
 
-def _place(names: Sequence[_Name], tags: set[str], *kinds: set[str]) -> int | None:
-    """Return the only column with one of the tags, else with a usual name of the first kind, and so on.
+def _named_side(names: Sequence[_Name], language: str, words: set[str]) -> int | None:
+    """Return the only column with a tag of the language, else the only one with one of the words.
 
     Names without further words, such as de, take precedence over those with some, such as text_de.
     """
-    numbered = list(enumerate(names))
-    tagged = [(place, name.words) for place, name in numbered if name.tag in tags and name.words <= _SIDES]
-    for kind in (set[str](), *kinds):
-        usual = [(place, name.words) for place, name in numbered if kind & name.words and not name.tag]
-        loose = [place for place, words in (usual if kind else tagged) if words <= kind | (_TEXT if kind else _SIDES)]
-        exact = [place for place in loose if names[place].words <= kind]
-        for places in (exact, loose):
-            if len(places) == 1:
-                return places[0]
+    tags = {*matching_tags([name.tag for name in names], language)}
+    tagged = [(number, name.words) for number, name in enumerate(names) if name.tag in tags]
+    usual = [(number, name.words) for number, name in enumerate(names) if not name.tag and name.words & words]
+    for named, allowed in ((tagged, set[str]()), (tagged, _SIDES), (usual, words), (usual, words | _TEXT)):
+        numbers = [number for number, of_name in named if of_name <= allowed]
+        if len(numbers) == 1:
+            return numbers[0]
     return None
+
+
+def _is_of_another_language(tag: str, language: str) -> bool:
+    return bool(tag) and language != "und" and not matching_tags([tag], language)
+
+
+def _words(name: str) -> list[str]:
+    return re.findall(r"[^\W_]+", name) if len(name) <= _LONGEST_NAME else []
 
 
 @lru_cache(maxsize=4096)
 def _parse_name(cell: str) -> _Name:
     """Split a name such as text_de, zh_CN or English; return ``_NO_NAME`` if it has any other word."""
-    words = re.findall(r"[^\W_]+", cell) if len(cell) <= _LONGEST_NAME else []
+    words = _words(cell)
     rest = [word for word in words if word.lower() not in _KNOWN and not word.isdecimal()]
     if not _KNOWN & {*words[1:]} and (tag := _tag(words)):  # id_ID, but not de_id
         return _Name(tag, frozenset())
@@ -144,23 +180,7 @@ def _codes_by_name() -> dict[str, str]:
     return {re.sub(r"[\W_]+", "-", language.name.lower()): language.code for language in known_languages()}
 
 
-def choose_columns(
-    place: str, names: Sequence[str], requested: Sequence[int | str | None], guesses: Sequence[int | None]
-) -> tuple[int, int]:
-    """Return the numbers of source and target column: as requested by number or name, else as guessed."""
-    numbers = []
-    for column, guess in zip(requested, guesses, strict=True):
-        if isinstance(column, str) and column not in names:
-            raise DataError(f"{place}: no column {column!r}, only {', '.join(names)}{did_you_mean(column, names)}")
-        number = guess if column is None else names.index(column) if isinstance(column, str) else column
-        if number is None:
-            cure = "state the two that have the sentences, for example --columns source target"
-            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {cure}")
-        numbers.append(number)
-    return numbers[0], numbers[1]
-
-
-def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row | DataError]:
+def require_letters(rows: Iterator[Row | DataError], name: str) -> Iterator[Row | DataError]:
     """Yield all rows; raise an error if one side of the first pairs has no letters, as in columns of numbers."""
     first = list(islice(rows, _ROWS_WITH_LETTERS))
     pairs: list[Any] = [row for row in first if not isinstance(row, DataError)]
@@ -168,9 +188,9 @@ def require_letters(rows: Iterator[Row | DataError], path: str) -> Iterator[Row 
         texts = [pair[place] for pair in pairs]
         if len(texts) >= _MIN_PAIRS and not any(map(str.isalpha, "".join(texts))):
             raise DataError(
-                f"{path}: the {side} column has no letters in the first {len(texts)} pairs "
+                f"{name}: the {side} column has no letters in the first {len(texts)} pairs "
                 f"({', '.join(map(repr, texts[:_EXAMPLES]))}): "
-                "state which columns have the sentences, for example --columns source target"
+                "state the two that have the sentences as columns, such as source target"
             )
     yield from first
     yield from rows

@@ -1,7 +1,7 @@
 """Stream sentence pairs from every supported format; memory does not grow with the file.
 
-Each reader yields ``(row number, source text, target text)``, optionally with word links and negatives, and a
-`DataError` in place of a bad row. The caller raises or counts these errors.
+Each reader yields ``(row number, source, target)``, or the number and all fields of a pair (`records.PAIR_FIELDS`),
+and a `DataError` in place of a bad row. The caller raises or counts these errors.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from typing import Any, Literal
 
 from hf_xsent.data.readers.catalogs import read_mo, read_po
 from hf_xsent.data.readers.columns import require_letters
-from hf_xsent.data.readers.records import check_negatives, read_datasets, read_jsonl, read_parquet
+from hf_xsent.data.readers.records import NEGATIVES, check_negatives, read_datasets, read_jsonl, read_parquet
 from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
-from hf_xsent.data.readers.tables import read_moses, read_tsv
+from hf_xsent.data.readers.tables import read_csv, read_moses, read_tsv
 from hf_xsent.data.readers.tmx import read_tmx
-from hf_xsent.data.words.links import check_links, with_links
-from hf_xsent.errors import DataError
+from hf_xsent.data.words.links import check_links
+from hf_xsent.errors import DataError, shortened
 
-LinkedPair = tuple[str, str, str | None, str | None]  # source, target, links, negatives
+# source, target, links, negatives of both sides
+LinkedPair = tuple[str, str, str | None, list[str] | None, list[str] | None]
 OnError = Literal["raise", "skip"]
 
 _READERS: dict[str, Callable[[BitextSource], Iterator[Any]]] = {
     "tsv": read_tsv,
+    "csv": read_csv,
     "moses": read_moses,
     "tmx": read_tmx,
     "po": read_po,
@@ -50,25 +52,25 @@ def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
     """Stream pairs with their word links and negatives, and a `DataError` in place of each bad row."""
     source_files(source)
     rows = _READERS[source_format(source)](source)
-    if source.links is not None:
-        rows = with_links(rows, source.links, source.path)
-    yield from require_letters((_checked_pair(source, row) for row in rows), source.path)
+    yield from require_letters((_checked_pair(source, row) for row in rows), source.name)
 
 
 def _checked_pair(source: BitextSource, row: Any) -> LinkedPair | DataError:
     """Return the stripped texts of a row, its links and its negatives, or an error."""
     if isinstance(row, DataError):
         return row
-    number, *texts, links, negatives = (*row, None, None)[:5]
-    place = f"{source.path}:{number}"
-    for side, text in zip(("source", "target"), texts, strict=True):
+    number, first, second, *others = row
+    for side, text in (("source", first), ("target", second)):
         if not isinstance(text, str) or not text.strip():
-            kind = "empty" if isinstance(text, str) else f"not text but {type(text).__name__}"
-            kind = "missing" if text is None else kind
-            return DataError(f"{place}: the {side} side is {kind}; fix it or skip bad rows")
-    pair = texts[0].strip(), texts[1].strip()
-    if source.links is not None:
-        number, links = links
-    place_of_links = place if source.links is None else f"{source.links}:{number}"
-    checked = [check_links(links, place_of_links, *pair, source.link_words), check_negatives(place, negatives)]
-    return next((error for error in checked if isinstance(error, DataError)), (*pair, *checked))
+            kind = (
+                "missing" if text is None else "empty" if isinstance(text, str) else f"not text but {shortened(text)}"
+            )
+            return DataError(f"{source.place(number)}: the {side} side is {kind}; fix it or skip bad rows")
+    first, second = first.strip(), second.strip()
+    if not any(others):
+        return first, second, None, None, None
+    place, (links, *negatives) = source.place(number), others
+    checked: list[Any] = [check_links(links, place, first, second)]
+    checked += [check_negatives(place, name, side) for name, side in zip(NEGATIVES, negatives, strict=True)]
+    error = next((value for value in checked if isinstance(value, DataError)), None)
+    return error or (first, second, *checked)

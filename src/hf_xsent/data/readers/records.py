@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.columns import choose_columns, guess_columns
+from hf_xsent.data.readers.columns import choose_columns
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
 from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset
@@ -18,8 +17,8 @@ NEGATIVES = ("source_negatives", "target_negatives")  # each a list of sentences
 _OPUS = "translation."
 _BATCH_ROWS = 1000
 
-# number, source, target, links, negatives of both sides; unchecked
-Row = tuple[int, Any, Any, Any, "tuple[Any, ...] | None"]
+Row = tuple[int, Any, Any, Any, Any, Any]  # number, then the fields of a pair, unchecked
+PAIR_FIELDS = ("source", "target", "links", *NEGATIVES)
 
 
 def read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
@@ -34,10 +33,10 @@ def read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
         try:
             record = parse_json(line)
         except ValueError as error:
-            yield DataError(f"{source.path}:{number}: not JSON ({error}); each line must be one object")
+            yield DataError(f"{source.place(number)}: not JSON ({error}); each line must be one object")
             continue
         if not isinstance(record, dict):
-            yield DataError(f"{source.path}:{number}: expected a JSON object, not {type(record).__name__}")
+            yield DataError(f"{source.place(number)}: expected a JSON object, not {type(record).__name__}")
             continue
         columns = columns or _choose_columns(source, _names(record))
         yield _row(number, record, columns)
@@ -91,24 +90,14 @@ def _open_dataset(source: BitextSource) -> Any:
 def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
     """Return the names of the source and target columns, by default those below ``translation``, as in OPUS."""
     nested = [name.removeprefix(_OPUS) if name.startswith(_OPUS) else "" for name in names]
-    guesses = guess_columns(nested if any(nested) else names, source.language, source.target_language)
-    columns = choose_columns(source.path, names, (source.source_column, source.target_column), guesses)
-    if (last := max(columns)) >= len(names):
-        known = ", ".join(names)
-        raise DataError(f"{source.path}: column {last} (counted from 0) was requested, but there are only {known}")
+    shown = nested if any(nested) and source.columns is None else names
+    columns = choose_columns(source.name, shown, source.columns, source.language, source.target_language)
     return names[columns[0]], names[columns[1]]
 
 
 def _row(number: int, record: Mapping[str, Any], columns: tuple[str, str]) -> Row:
     source, target = (_value(record, column) for column in columns)
-    negatives = tuple(record.get(name) for name in NEGATIVES) if any(name in record for name in NEGATIVES) else None
-    return number, source, target, record.get("links"), negatives
-
-
-def sides_of(source: BitextSource, record: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the values of the source and target columns of a record, unchecked."""
-    first, second = _choose_columns(source, _names(record))
-    return _value(record, first), _value(record, second)
+    return number, source, target, *map(record.get, PAIR_FIELDS[2:])  # type: ignore[return-value]
 
 
 def _names(record: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -129,32 +118,19 @@ def _value(record: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def check_negatives(place: str, negatives: tuple[Any, ...] | None) -> str | DataError | None:
-    """Return the negatives of a pair as JSON, None if it has none, or a `DataError`."""
-    if negatives is None:
+def check_negatives(place: str, name: str, negatives: Any) -> list[str] | DataError | None:
+    """Return the negatives of one side of a pair, None if it has none, or a `DataError`."""
+    if not negatives:
         return None
-    sides = [[] if side is None else side for side in negatives]
-    for name, side in zip(NEGATIVES, sides, strict=True):
-        if not isinstance(side, list) or not all(isinstance(text, str) and text.strip() for text in side):
-            return DataError(f'{place}: {name} is not a list of sentences; write {{..., "{name}": ["..."]}}')
-    stripped = [[text.strip() for text in side] for side in sides]
-    return json.dumps(stripped, ensure_ascii=False) if any(sides) else None
+    if not isinstance(negatives, list) or not all(isinstance(text, str) and text.strip() for text in negatives):
+        return DataError(f'{place}: {name} is not a list of sentences; write {{..., "{name}": ["..."]}}')
+    return [text.strip() for text in negatives]
 
 
-def parse_negatives(text: str) -> dict[str, list[str]]:
-    """Parse stored negatives.
-
-    >>> parse_negatives('[["Katze"], []]')
-    {'source_negatives': ['Katze'], 'target_negatives': []}
-    """
-    return dict(zip(NEGATIVES, json.loads(text), strict=True))
-
-
-def pair_record(source: str, target: str, links: str | None, negatives: str | None) -> dict[str, Any]:
+def pair_record(*fields: Any) -> dict[str, Any]:
     """Return the fields of a pair as JSONL has them.
 
-    >>> pair_record("ein Hund", "a dog", "0-0 1-1", None)
+    >>> pair_record("ein Hund", "a dog", "0-0 1-1", None, None)
     {'source': 'ein Hund', 'target': 'a dog', 'links': '0-0 1-1'}
     """
-    record = {"source": source, "target": target} | ({} if links is None else {"links": links})
-    return record | ({} if negatives is None else parse_negatives(negatives))
+    return {name: value for name, value in zip(PAIR_FIELDS, fields, strict=True) if value is not None}

@@ -1,60 +1,84 @@
-"""Read tab-separated tables and Moses pairs (one file per language)."""
+"""Read tables (TSV and CSV) and Moses pairs (one file per language)."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
 
-from hf_xsent.data.readers.columns import choose_columns, guess_columns, is_header, names_other_language
+from hf_xsent.data.readers.columns import Columns, choose_columns, is_header
 from hf_xsent.data.readers.compression import lines_or_errors
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.errors import DataError
 
 Row = tuple[int, str, str]
+_DELIMITERS = ",;\t"
 
 
 def read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
     """Yield ``(line, source, target)``; the first line may be a header."""
-    path = Path(source.path)
-    requested = first, second = source.source_column, source.target_column
-    columns: Any = (int(second == 0) if first is None else first, int(first != 1) if second is None else second)
-    by_name = any(isinstance(column, str) for column in requested)
-    for number, line in lines_or_errors(path):
-        if isinstance(line, DataError):
-            if number == 1 and by_name:
-                raise line
-            yield line
-            continue
-        cells = line.split("\t")
-        if number == 1 and (by_name or is_header(cells, source.language, source.target_language)):
-            columns = _header_columns(source, f"{path}:{number}", [cell.strip() for cell in cells])
-        elif len(cells) <= max(columns):
-            yield DataError(f"{path}:{number}: {_too_few_columns(requested, columns, len(cells))}")
-        else:
-            yield number, cells[columns[0]], cells[columns[1]]
+    lines = lines_or_errors(Path(source.path))
+    return _pairs(
+        source, ((number, line if isinstance(line, DataError) else line.split("\t")) for number, line in lines)
+    )
 
 
-def _header_columns(source: BitextSource, place: str, names: list[str]) -> tuple[int, int]:
-    """Return the numbers of the requested columns, else of those with usual names, else of the only two columns.
+def read_csv(source: BitextSource) -> Iterator[Row | DataError]:
+    """Yield ``(last line, source, target)`` of comma-separated values; the first row may be a header.
 
-    A column that names a third language is neither side.
+    The delimiter is the most frequent one of comma, semicolon and tab in the first line.
     """
-    guesses = guess_columns(names, source.language, source.target_language)
-    if len(names) == 2 and None in guesses:
-        first, second = (1, 0) if guesses[0] == 1 or guesses[1] == 0 else (0, 1)
-        guesses = (
-            None if names_other_language(names[first], source.language) else first,
-            None if names_other_language(names[second], source.target_language) else second,
-        )
-    return choose_columns(place, names, (source.source_column, source.target_column), guesses)
+    return _pairs(source, _csv_rows(Path(source.path)))
 
 
-def _too_few_columns(requested: Sequence[int | str | None], columns: Sequence[int], count: int) -> str:
-    if count == 1 and requested == (None, None):
-        return "the line has no tab; lines must be source<TAB>target"
-    column, name = max(zip(columns, requested, strict=True), key=lambda pair: pair[0])
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
+    bad: list[DataError] = []
+
+    def texts() -> Iterator[str]:
+        for _, line in lines_or_errors(path):
+            if isinstance(line, DataError):
+                bad.append(line)
+            yield "" if isinstance(line, DataError) else line + "\n"
+
+    lines = texts()
+    first = next(lines, "")
+    reader = csv.reader(chain([first], lines), delimiter=max(_DELIMITERS, key=first.count), strict=True)
+    try:
+        for cells in reader:
+            while bad:
+                yield reader.line_num, bad.pop(0)
+            if cells:
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: not CSV ({error}); check the quotation marks") from error
+
+
+def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError]]) -> Iterator[Row | DataError]:
+    by_name = source.columns is not None and any(isinstance(column, str) for column in source.columns)
+    columns = source.columns or (0, 1)
+    first, second = (0, 1) if by_name else map(int, columns)
+    for place, (number, cells) in enumerate(rows):
+        if isinstance(cells, DataError):
+            if by_name and place == 0:
+                raise cells
+            yield cells
+        elif place == 0 and (by_name or is_header(cells, source.language, source.target_language)):
+            names = [cell.strip() for cell in cells]
+            first, second = choose_columns(
+                source.place(number), names, source.columns, source.language, source.target_language
+            )
+        elif len(cells) <= max(first, second):
+            error = _too_few_columns(source.columns, (first, second), len(cells))
+            yield DataError(f"{source.place(number)}: {error}")
+        else:
+            yield number, cells[first], cells[second]
+
+
+def _too_few_columns(requested: Columns | None, numbers: Sequence[int], count: int) -> str:
+    if count == 1 and requested is None:
+        return "the line has one column; lines of TSV are source<TAB>target, lines of CSV source,target"
+    column, name = max(zip(numbers, requested or numbers, strict=True), key=lambda pair: pair[0])
     wanted = f"column {name!r}" if isinstance(name, str) else f"column {column} (counted from 0)"
     return f"{wanted} was requested, but the line has {count}"
 

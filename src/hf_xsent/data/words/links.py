@@ -62,19 +62,20 @@ def check_links(links: Any, place: str, source: str, target: str, splitter: str 
     return format_links(dict.fromkeys(parsed)) or None
 
 
-def with_links(rows: Iterable[Any], path: str, pairs: str) -> Iterator[Any]:
-    """Yield each row of a bitext file (or its `DataError`) with the number and text of the same line of the links."""
-    links = lines(Path(path))
+def with_links(pairs: Iterable[tuple[Any, ...]], path: str, splitter: str) -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Yield each pair with the links in the same line of a file; raise an error for bad links and missing lines."""
+    file = lines(Path(path))
     count = 0
-    for count, row in enumerate(rows, start=1):
-        numbered = next(links, None)
-        if numbered is None:
-            raise DataError(
-                f"{path} has only {count - 1} lines, but {pairs} has more pairs; give one line of links per pair"
-            )
-        yield row if isinstance(row, DataError) else (*row[:3], numbered, *row[4:])
-    if next(links, None) is not None:
-        raise DataError(f"{path} has more lines than the {count} pairs of {pairs}; give one line of links per pair")
+    for count, pair in enumerate(pairs, start=1):
+        number, text = next(file, (0, None))
+        if text is None:
+            raise DataError(f"{path} has only {count - 1} lines; give one line of links per pair")
+        links = check_links(text, f"{path}:{number}", pair[0], pair[1], splitter)
+        if isinstance(links, DataError):
+            raise links
+        yield pair, links or ""
+    if next(file, None) is not None:
+        raise DataError(f"{path} has more lines than the {count} pairs; give one line of links per pair")
 
 
 def links_of_units(links: Sequence[Link], sides: tuple[list[int], list[int]]) -> list[Link]:

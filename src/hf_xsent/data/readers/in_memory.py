@@ -1,0 +1,126 @@
+"""Write pairs in memory (data sets, data frames, lists, iterables) to files, which are read like any other.
+
+The name of a file is a hash of its content, so that equal pairs are cleaned and cached once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
+from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.errors import DataError, shortened
+from hf_xsent.files import digest, move_into_place
+
+_LANGUAGE = ("language", "lang")  # columns
+_NAMED = {"source", "target", "links", *_LANGUAGE}
+
+
+def is_in_memory(data: Any) -> bool:
+    """Return whether ``data`` holds pairs, rather than paths."""
+    if isinstance(data, str | os.PathLike | BitextSource):
+        return False
+    if isinstance(data, Mapping):
+        return _is_dataset(data)
+    if isinstance(data, Sequence):
+        return len(data) > 0 and not isinstance(data[0], str | os.PathLike | BitextSource)
+    return isinstance(data, Iterable)
+
+
+def write_pairs(data: Any, folder: Path, template: BitextSource, language: str | None = None) -> list[BitextSource]:
+    """Write the pairs of ``data`` to JSONL files, one per language, and return sources of these files.
+
+    ``language`` is the language of all pairs. Without it, the language of a pair is the value of its column
+    ``language`` or ``lang``, else the name of its column that is not the target language's, else ``und``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        files = _write(_records(data, template.split), Path(temporary), template.target_language, language)
+        if not files:
+            raise DataError("the data hold no pairs: give at least one")
+        paths = {code: str(_final(path, folder)) for code, path in files.items()}
+    return [replace(template, language=code, path=path, in_memory=True) for code, path in paths.items()]
+
+
+def _final(path: Path, folder: Path) -> Path:
+    """Rename a file to the hash of its content; do not replace a file, since its time is part of the cache key."""
+    with path.open("rb") as lines:
+        final = folder / f"{digest(lines)}.jsonl"
+    if not final.is_file():
+        move_into_place(path, final)
+    return final
+
+
+def _write(
+    records: Iterable[Mapping[str, Any]], folder: Path, target_language: str, language: str | None
+) -> dict[str, Path]:
+    paths: dict[str, Path] = {}
+    writers: dict[str, Any] = {}
+    try:
+        for record in records:
+            code = language or _language_of(record, target_language)
+            if code not in writers:
+                find_language(code)
+                paths[code] = folder / f"{len(paths)}.jsonl"
+                writers[code] = paths[code].open("w", encoding="utf-8", errors="surrogatepass")
+            writers[code].write(json.dumps(record, ensure_ascii=False, default=_described) + "\n")
+    finally:
+        for writer in writers.values():
+            writer.close()
+    return paths
+
+
+def _described(value: Any) -> list[str]:
+    """Replace a value that JSON lacks, such as a date, by one that is not text."""
+    return [f"{type(value).__name__} {value}"]
+
+
+def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
+    """Yield each pair as a record of all its columns."""
+    if isinstance(data, Mapping):  # DatasetDict
+        if split not in data:
+            raise DataError(f"the data set has no split {split!r}, only {', '.join(map(str, data))}: give split")
+        data = data[split]
+    if hasattr(data, "__arrow_c_stream__") and not _is_dataset(data):
+        import pyarrow as pa
+
+        data = chain.from_iterable(batch.to_pylist() for batch in pa.table(data).to_batches(1000))
+    for number, item in enumerate(data, start=1):
+        if isinstance(item, Mapping):
+            yield {str(name): value for name, value in item.items()}
+        elif isinstance(item, list | tuple) and len(item) == 2:
+            yield {"source": item[0], "target": item[1]}
+        else:
+            raise DataError(f"pair {number} is {shortened(item)}: give (source, target), or a record with columns")
+
+
+def _language_of(record: Mapping[str, Any], target_language: str) -> str:
+    """Return the value of the column language or lang, else the language of the columns' names."""
+    nested = record.get("translation")
+    stated = next((record[name] for name in _LANGUAGE if record.get(name)), None)
+    return str(
+        stated or _language_of_columns(tuple(nested if isinstance(nested, Mapping) else record), target_language)
+    )
+
+
+@lru_cache(maxsize=64)
+def _language_of_columns(names: tuple[str, ...], target_language: str) -> str:
+    """Return the language code among the names of the columns, besides the target's; ``und`` if there is none."""
+    if _NAMED & {*names}:
+        return "und"
+    targets = matching_tags(names, target_language)
+    codes = [name for name in names if name not in (*targets, "id") and language_of_tag(name)]
+    return codes[0] if len(codes) == len(targets) == 1 else "und"
+
+
+def _is_dataset(data: Any) -> bool:
+    """Return whether ``data`` is an object of the library datasets, without importing it."""
+    return any(kind.__module__.split(".")[0] == "datasets" for kind in type(data).__mro__)

@@ -1,0 +1,147 @@
+"""Resolve paths, globs, Hub ids and pairs in memory to sources by language."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from os import PathLike, fspath
+from os.path import exists
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.data.languages import CODE, language_of_tag, matching_tags
+from hf_xsent.data.readers.columns import Columns
+from hf_xsent.data.readers.compression import strip_compression
+from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
+from hf_xsent.data.readers.sources import BitextSource, format_of_name, nearest_file, source_files
+from hf_xsent.errors import DataError
+
+_CODE_OF_NAME = re.compile(r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*(?:@[a-z]+)?")
+
+
+def default_cache_dir() -> Path:
+    """Return the default cache folder, which is inside ``HF_HOME``."""
+    from huggingface_hub.constants import HF_HOME
+
+    return Path(HF_HOME) / "hf_xsent" / "bitext"
+
+
+def resolve_sources(
+    data: Any,
+    *,
+    target_language: str = "en",
+    columns: Columns | Mapping[str, Columns] | None = None,
+    split: str = "train",
+    cache_dir: str | PathLike[str] | None = None,
+) -> dict[str, list[BitextSource]]:
+    """Resolve ``data`` to sources by language, in the order given; check that files exist and codes are known.
+
+    The arguments are those of `load_bitext`. Pairs in memory are written to files below ``cache_dir``.
+    """
+    per_file = columns if isinstance(columns, Mapping) else {}
+    template = BitextSource("und", "", target_language, None if isinstance(columns, Mapping) else columns, split)
+    resolved: dict[str, list[BitextSource]] = {}
+    unused, unnamed = set(per_file), []
+    for source, named in _named_sources(data, template, Path(cache_dir or default_cache_dir()) / "in_memory"):
+        source_files(source)
+        unnamed += [source.path] if source.language == "und" and not named else []
+        key = next((key for key in (source.path, Path(source.path).name, source.language) if key in per_file), None)
+        if key is not None:
+            unused.discard(key)
+            source = replace(source, columns=per_file[key])  # noqa: PLW2901
+        resolved.setdefault(source.language, []).append(source)
+    if not resolved:
+        raise DataError("no bitext given; give a path, or language=path")
+    if len(unnamed) > 1:
+        first, second = unnamed[:2]
+        raise DataError(
+            f"{first} and {second} have no language code in their names, and would be mixed as one language: name the "
+            f"language of each, such as de={first} tr={second}, or write und= before each to mix them"
+        )
+    for key in unused:
+        raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
+                        f"use one of {', '.join(resolved)}, or a file name")  # fmt: skip
+    return resolved
+
+
+def _named_sources(data: Any, template: BitextSource, folder: Path) -> Iterator[tuple[BitextSource, bool]]:
+    """Yield each source, and whether its language is given; write pairs in memory to files in ``folder``."""
+    by_language = isinstance(data, Mapping) and not is_in_memory(data)
+    given = [
+        (language, item)
+        for language, items in (data.items() if by_language else [(None, data)])
+        for item in _items(items)
+    ]
+    for language, item in given:
+        if isinstance(item, BitextSource):
+            yield (item if item.columns is not None else replace(item, columns=template.columns)), True
+        elif is_in_memory(item):
+            yield from ((source, True) for source in write_pairs(item, folder, template, language))
+        elif language is None and (named := re.fullmatch(rf"({CODE})=(.+)", fspath(item))):
+            yield from _expand(named[2], template, named[1])
+        else:
+            yield from _expand(fspath(item), template, language)
+
+
+def _items(data: Any) -> Iterable[Any]:
+    if isinstance(data, str | PathLike | BitextSource):
+        return [data]
+    if not isinstance(data, Iterable):
+        raise DataError(f"bitext is a path, language=path, or pairs in memory, not {data!r}")
+    return [data] if is_in_memory(data) else data
+
+
+def language_of_name(path: str, target_language: str) -> str | None:
+    """Return the language code that ends a file's name before its suffix, besides the target's; None without one.
+
+    >>> [language_of_name(name, "en") for name in ("de.tsv", "a/pairs.en-pt_BR.tsv.gz", "owner/name:de-en", "news.tsv")]
+    ['de', 'pt_BR', 'de', None]
+    """
+    name = strip_compression(Path(path if exists(path) else path.partition(",")[0]).name)
+    stem = name.rpartition(".")[0] if format_of_name(name) else name.partition("@")[0]
+    part = re.split("[.:]", stem)[-1]
+    codes = [part]
+    if two := re.fullmatch("([A-Za-z]+)[-_](.+)", part):
+        codes += [two[2]] if matching_tags([two[1]], target_language) else []
+    if two := re.fullmatch("(.+)[-_]([A-Za-z]+)", part):
+        codes += [two[1]] if matching_tags([two[2]], target_language) else []
+    found = [code for code in codes if _CODE_OF_NAME.fullmatch(code) and language_of_tag(code)]
+    return found[0] if len(found) == 1 and not matching_tags(found, target_language) else None
+
+
+def _expand(path: str, template: BitextSource, language: str | None) -> Iterator[tuple[BitextSource, bool]]:
+    """Yield the sources of one path; expand ``~``, wildcards and ``{language}`` (any code without a language)."""
+    path = str(Path(path).expanduser()) if path.startswith("~") else path
+    if "{language}" in path and language in (None, "und"):
+        for code, name in _expand_languages(path):
+            yield replace(template, language=code, path=name), True
+        return
+    path = path.replace("{language}", language or "")
+    has_wildcard = re.search(r"[*?\[]", path) and not exists(path)
+    if not (names := sorted(glob.glob(path, recursive=True)) if has_wildcard else [path]):
+        raise DataError(f"no file matches {path}{nearest_file(Path(path))}")
+    for name in names:
+        code = language or language_of_name(name, template.target_language) or "und"
+        yield replace(template, language=code, path=name), language is not None
+
+
+def _expand_languages(path: str) -> list[tuple[str, str]]:
+    """Return code and name of each file that matches a path such as ``train/{language}-en.tsv.xz`` with any code."""
+    patterns = [_language_pattern(path, code) for code in (_CODE_OF_NAME.pattern, CODE)]
+    names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
+    matches = [re.fullmatch(patterns[0], name) or re.fullmatch(patterns[1], name) for name in names]
+    if not any(matches):
+        joined = "; it cannot be used in two joined paths: name the language, as in de=" + path if "," in path else ""
+        raise DataError(f"no file matches {path}, where {{language}} is a code such as de{joined}")
+    return [(match["language"], match[0]) for match in matches if match]
+
+
+def _language_pattern(path: str, code: str) -> str:
+    """Return the regular expression of a glob; a ``*`` beside ``{language}`` matches no letter of the code."""
+    pattern, place = re.escape(path), re.escape("{language}")
+    pattern = pattern.replace(rf"\*{place}", rf"\*(?<![A-Za-z0-9]){place}")
+    pattern = pattern.replace(rf"{place}\*", rf"{place}(?![A-Za-z0-9])\*")
+    pattern = pattern.replace(place, f"(?P<language>{code})", 1).replace(place, "(?P=language)")
+    return pattern.replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*?").replace(r"\?", "[^/]")
