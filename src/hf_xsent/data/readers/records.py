@@ -97,7 +97,7 @@ def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
 
 def _row(number: int, record: Mapping[str, Any], columns: tuple[str, str]) -> Row:
     source, target = (_value(record, column) for column in columns)
-    return number, source, target, *map(record.get, PAIR_FIELDS[2:])  # type: ignore[return-value]
+    return number, source, target, *map(record.get, PAIR_FIELDS[2:])
 
 
 def _names(record: Mapping[str, Any], prefix: str = "") -> list[str]:
