@@ -23,7 +23,7 @@ COMMANDS = {
     "evaluate": ("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
     "compare": ("comparison.settings:CompareSettings", "comparison.compare:compare"),
     "analyse": ("evaluation.settings:AnalyseSettings", "evaluation.analyse:analyse"),
-    "cost": ("training.cost_settings:CostSettings", "training.cost:measure_cost"),
+    "cost": ("training.settings:CostSettings", "training.cost:measure_cost"),
     "finetune": ("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
     "mine": ("mining.settings:MineSettings", "mining.mine:mine_files"),
     "mine-negatives": ("mining.settings:MineNegativesSettings", "mining.hard_negatives:mine_negatives"),

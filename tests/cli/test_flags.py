@@ -16,7 +16,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.settings.command import Command
 from hf_xsent.settings.declare import help_of, settings_of
-from hf_xsent.training.recipe import read_recipe
+from hf_xsent.training.pretrain import pretrain
 
 CONTRIBUTING = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
 TRAINING = ("pretrain", "finetune")
@@ -89,7 +89,7 @@ def test_every_setting_has_help_with_its_default(command: str) -> None:
 
 def test_training_takes_output_as_the_other_commands_do() -> None:
     for flag in ("--output", "-o", "--output_dir"):
-        assert read_recipe([flag, "runs/mine", "--use_cpu"]).training.output_dir == "runs/mine"
+        assert pretrain.parse([flag, "runs/mine", "--use_cpu"]).training.output_dir == "runs/mine"
     with pytest.raises(RecipeError, match="no encoder to start from"):
         finetune.run(["xnli", "--output", "runs/mine"])
     with pytest.raises(RecipeError, match="--output"):

@@ -12,7 +12,7 @@ import yaml
 
 from hf_xsent import AlignmentTrainer
 from hf_xsent.models.saved_form import saved_weights
-from hf_xsent.runs.checkpoints import RUN_STATE_FILE
+from hf_xsent.runs.run import RUN_STATE_FILE
 from hf_xsent.training.pretrain import pretrain
 
 Pairs = list[tuple[str, str]]

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from hf_xsent.errors import ModelError, OutputError
-from hf_xsent.runs.checkpoints import RUN_STATE_FILE, check_finished, checkpoints_of
 from hf_xsent.runs.claim import claim_folder
-from hf_xsent.runs.run import Run, RunState
+from hf_xsent.runs.run import RUN_STATE_FILE, Run, RunState, check_finished, checkpoints_of
 
 IDENTITY = {"seed": 1, "languages": ["de"]}
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from training_run import Pairs, Run
 
-from hf_xsent import AlignmentTrainingArguments
-from hf_xsent.errors import OutputError, RecipeError
+from hf_xsent.errors import OutputError
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training import trainer as trainer_module
@@ -106,11 +105,6 @@ def test_a_share_of_the_start_is_added_to_the_average(run: Run) -> None:
     run.start("--overwrite", share_of_start=0.25, **settings, **EVERY_STEP, **NO_BEST)
     start = _started(run)
     _assert_close(_weights(run.out), {name: 0.75 * one + 0.25 * start[name] for name, one in averaged.items()})
-
-
-def test_a_decay_of_one_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"ema_decay 1\.0 is not above 0 and below 1"):
-        AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, ema_decay=1.0)
 
 
 def _average_after_steps(rank: int, world: int, folder: str, pairs: Pairs) -> dict[str, Tensor]:

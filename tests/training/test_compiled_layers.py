@@ -12,7 +12,6 @@ from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead
 from hf_xsent.data.sampling.collators import PairCollator
-from hf_xsent.errors import RecipeError
 
 Pairs = list[tuple[str, str]]
 
@@ -84,22 +83,3 @@ def test_dropout_is_repeated_in_the_second_pass_of_gradient_caching(
             vectors.append(model.embed(ids, masks).detach())
     assert torch.equal(vectors[0], vectors[1])
     assert not torch.equal(vectors[1], vectors[2])
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"torch_compile": True}, "^torch_compile .*: use compile_layers instead$"),
-        ({"torch_compile_mode": "default"}, "use compile_layers instead$"),
-        ({"compile_layers": True, "gradient_checkpointing": True}, "drop one of the two$"),
-    ],
-)
-def test_what_does_not_work_is_refused(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(RecipeError, match=told):
-        _arguments(tmp_path, **settings)
-
-
-def test_a_missing_compiler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", str(tmp_path / "none"))
-    with pytest.raises(RecipeError, match="^compile_layers needs a C.. compiler: install g.., or drop"):
-        _arguments(tmp_path, compile_layers=True)

@@ -17,7 +17,7 @@ from training_run import Pairs, unfinish
 from hf_xsent.cli import leave
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.objectives.masked_language import Masking
-from hf_xsent.runs.checkpoints import RUN_STATE_FILE
+from hf_xsent.runs.run import RUN_STATE_FILE
 from hf_xsent.training.pretrain import pretrain
 
 METHODS: dict[str, dict[str, Any]] = {

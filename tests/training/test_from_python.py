@@ -33,9 +33,8 @@ from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.publishing.hub import plan_upload
-from hf_xsent.runs.checkpoints import RUN_STATE_FILE
 from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
-from hf_xsent.runs.run import RunState
+from hf_xsent.runs.run import RUN_STATE_FILE, RunState
 from sentence_transformers import SentenceTransformer
 
 Pairs = list[tuple[str, str]]

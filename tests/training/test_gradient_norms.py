@@ -118,19 +118,6 @@ def test_norms_are_logged_at_logging_steps_and_training_is_the_same(
     assert not any(name.startswith("gradient_norm") for line in plain for name in line)
 
 
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"pairs_per_chunk": 2}, "pairs_per_chunk"),
-        ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps"),
-        ({"logging_strategy": "epoch"}, "logging_strategy"),
-    ],
-)
-def test_settings_that_split_the_batch_are_refused(tmp_path: Path, settings: dict[str, Any], named: str) -> None:
-    with pytest.raises(RecipeError, match=f"log_gradient_norms.*{named}"):
-        _arguments(tmp_path, log_gradient_norms=True, **settings)
-
-
 def test_a_frozen_encoder_is_refused(tiny_encoders: Path, tmp_path: Path, bitext: Bitext) -> None:
     model = _model(tiny_encoders, {"representation_translation": 1.0})
     model.encoder.requires_grad_(False)

@@ -20,7 +20,7 @@ from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import objective_class
 from hf_xsent.settings.declare import default_of, settings_of
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.recipe import read_recipe
+from hf_xsent.training.pretrain import pretrain
 from hf_xsent.training.settings import DataSettings
 
 ROOT = Path(__file__).parents[2]
@@ -196,7 +196,7 @@ def test_the_study_of_thresholds_has_the_settings_of_bucc() -> None:
 
 def test_the_papers_symbols_are_flags() -> None:
     flags = ["--negatives", "4", "--margin", "0.4", "--objectives", "adversarial=1", "cycle=7", "--critic_steps", "1"]
-    recipe = read_recipe([str(RECIPES["dual-pivot-unsupervised-bucc"]), *flags, "--use_cpu"])
+    recipe = pretrain.parse([str(RECIPES["dual-pivot-unsupervised-bucc"]), *flags, "--use_cpu"])
     cycle, adversarial = (recipe.config.objectives[name] for name in ("cycle", "adversarial"))
     assert (cycle.negatives, cycle.margin, cycle.weight, adversarial.critic_steps) == (4, 0.4, 7.0, 1)
 
@@ -250,7 +250,7 @@ def test_the_flags_of_the_tables_exist(paper: str, monkeypatch: pytest.MonkeyPat
             elif len(words) > 1 and words[0].startswith("--") and recipe is not None:
                 path = str(RECIPES[recipe])
                 if "method" in _recipe(recipe):
-                    read_recipe([path, *words, "--use_cpu"])
+                    pretrain.parse([path, *words, "--use_cpu"])
                 else:
                     finetune.parse(["xnli", path, *words, "--use_cpu"])
 

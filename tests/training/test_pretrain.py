@@ -18,7 +18,6 @@ from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training.pretrain import pretrain
-from hf_xsent.training.recipe import read_recipe
 
 
 @pytest.fixture
@@ -76,7 +75,7 @@ def test_the_saved_recipe_starts_the_same_run_again(run: Run, tmp_path: Path) ->
     texts = [(folder / "recipe.yaml").read_text() for folder in (tmp_path / "first", run.out)]
     assert texts[0] == texts[1]
     assert "overwrite" not in texts[0] and "resume" not in texts[0]
-    recipe = read_recipe([str(run.out / "recipe.yaml")])
+    recipe = pretrain.parse([str(run.out / "recipe.yaml")])
     ranking = recipe.config.objectives["translation_ranking"]
     assert (ranking.weight, ranking.temperature, ranking.symmetric) == (0.5, 0.1, True)
     assert recipe.training.learning_rate == 1e-3

@@ -10,7 +10,6 @@ import yaml
 
 from hf_xsent.models import METHODS
 from hf_xsent.training.pretrain import pretrain
-from hf_xsent.training.recipe import read_recipe
 from hf_xsent.training.run_card import write_recipe
 
 
@@ -51,7 +50,7 @@ def test_objectives_without_a_weight_retain_the_weights_of_the_method(
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(settings), "utf-8")
     expected = METHODS[method][0](objectives=objectives).objectives
     assert pretrain.read(settings).config.objectives == expected
-    assert read_recipe([str(tmp_path / "recipe.yaml")]).config.objectives == expected
+    assert pretrain.parse([str(tmp_path / "recipe.yaml")]).config.objectives == expected
 
 
 def test_objectives_without_a_weight_retain_that_of_the_recipe(tmp_path: Path) -> None:
@@ -67,7 +66,7 @@ def test_keeping_all_checkpoints_can_be_stated_in_every_form(tmp_path: Path) -> 
     (tmp_path / "stated.yaml").write_text(yaml.safe_dump(BASE | {"save_total_limit": None}), "utf-8")
     recipe = pretrain.read(BASE | {"save_total_limit": None})
     write_recipe(tmp_path, "pretrain", BASE, recipe.training)
-    of_file, of_run = (read_recipe([str(tmp_path / f"{name}.yaml")]) for name in ("stated", "recipe"))
+    of_file, of_run = (pretrain.parse([str(tmp_path / f"{name}.yaml")]) for name in ("stated", "recipe"))
     assert [one.training.save_total_limit for one in (recipe, of_file, of_run)] == [None, None, None]
     assert pretrain.read(BASE).training.save_total_limit == 2
 

@@ -19,7 +19,8 @@ from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import OBJECTIVES, objective_class
 from hf_xsent.settings.declare import default_of, settings_of
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.recipe import Recipe, read_recipe, recipe_settings
+from hf_xsent.training.pretrain import pretrain
+from hf_xsent.training.recipe import Recipe, recipe_settings
 from hf_xsent.training.run_card import write_recipe
 from hf_xsent.training.settings import (
     CommonArguments,
@@ -37,11 +38,11 @@ TR, RTL, TLM, WTR = (
 def _read(tmp_path: Path, text: str, *flags: str) -> Recipe:
     path = tmp_path / "recipe.yaml"
     path.write_text(text, encoding="utf-8")
-    return read_recipe([str(path), "--output_dir", str(tmp_path / "out"), "--use_cpu", *flags])
+    return pretrain.parse([str(path), "--output_dir", str(tmp_path / "out"), "--use_cpu", *flags])
 
 
 def _flags(*flags: str) -> Recipe:
-    return read_recipe(["--output_dir", "out", "--use_cpu", *flags])
+    return pretrain.parse(["--output_dir", "out", "--use_cpu", *flags])
 
 
 def _refused(tmp_path: Path, text: str, *flags: str) -> str:
@@ -341,7 +342,7 @@ def test_settings_that_exclude_each_other(tmp_path: Path) -> None:
 def test_a_written_recipe_gives_an_equal_one(tmp_path: Path, flags: list[str]) -> None:
     first = _flags("--model", "some/encoder", *flags)
     write_recipe(tmp_path, "pretrain", first.to_dict(), first.training)
-    second = read_recipe([str(tmp_path / "recipe.yaml")])
+    second = pretrain.parse([str(tmp_path / "recipe.yaml")])
     assert (second.start, second.data, second.run) == (first.start, first.data, first.run)
     assert type(second.config) is type(first.config)
     assert second.config.objectives == first.config.objectives
@@ -424,4 +425,4 @@ def test_help_states_the_defaults_of_training_arguments(shown_here: type, real: 
 @pytest.mark.parametrize("value", [[], ["true"], ["full_shard"]])
 def test_fsdp_may_be_a_flag_alone(value: list[str]) -> None:
     with pytest.raises(RecipeError, match="FSDP needs a GPU"):
-        read_recipe(["--output_dir", "out", "--use_cpu", "--fsdp", *value])
+        pretrain.parse(["--output_dir", "out", "--use_cpu", "--fsdp", *value])

@@ -19,7 +19,7 @@ from hf_xsent import SentenceEmbedder
 from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
-from hf_xsent.training.recipe import read_recipe
+from hf_xsent.training.pretrain import pretrain
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "trainer_scripts/recipes").glob("*.yaml"))
@@ -42,7 +42,7 @@ def test_a_recipe_says_how_it_is_run(path: Path, monkeypatch: pytest.MonkeyPatch
             finetune.parse([before[-1], *arguments, "--use_cpu"])
             continue
         assert before[-1] in ("pretrain", "trainer_scripts/run_pretrain.py")
-        recipe = read_recipe([*arguments, "--use_cpu"])
+        recipe = pretrain.parse([*arguments, "--use_cpu"])
         recipe.config.replaced(encoder_config=XLMRobertaConfig()).check_objectives()
         assert "method" in yaml.safe_load(path.read_text("utf-8"))
 

@@ -14,8 +14,7 @@ from training_run import Run, unfinish
 from hf_xsent import AlignmentTrainer
 from hf_xsent.errors import HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.models.saved_form import saved_weights
-from hf_xsent.runs.checkpoints import RUN_STATE_FILE
-from hf_xsent.runs.run import UNFINISHED
+from hf_xsent.runs.run import RUN_STATE_FILE, UNFINISHED
 
 CONSTANT = {"lr_scheduler_type": "constant", "warmup_steps": 0, "load_best_model_at_end": False}
 

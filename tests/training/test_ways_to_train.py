@@ -17,7 +17,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.saved_form import saved_weights
-from hf_xsent.training.recipe import read_recipe
+from hf_xsent.training.pretrain import pretrain
 
 STEPS = ("max_steps", "eval_steps", "save_steps")
 DAP = {"translation_ranking": 1, "representation_translation": 0.8}
@@ -51,7 +51,7 @@ def test_a_student_comes_nearer_to_its_teacher_who_leaves_no_trace(
     names = saved_weights(run.out / "checkpoint-30").keys()
     assert all(name.startswith("encoder.") for name in names)
     assert "teacher" not in (run.out / "config.json").read_text()
-    assert read_recipe([str(run.out / "recipe.yaml")]).config.objectives["distillation"].teacher == str(folder)
+    assert pretrain.parse([str(run.out / "recipe.yaml")]).config.objectives["distillation"].teacher == str(folder)
 
 
 def test_distillation_resumes_exactly(run: Run) -> None:
@@ -124,7 +124,7 @@ def test_a_student_of_fewer_layers_learns_from_its_teacher_with_a_trimmed_vocabu
     )
     assert after > before
     run.assert_goes_on_exactly(objectives=objectives, **settings)
-    assert read_recipe([str(run.out / "recipe.yaml")]).config.encoder_layers == 2
+    assert pretrain.parse([str(run.out / "recipe.yaml")]).config.encoder_layers == 2
 
 
 @pytest.mark.parametrize(

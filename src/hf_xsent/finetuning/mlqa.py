@@ -25,7 +25,6 @@ from hf_xsent.evaluation.question_answering import score_answers
 from hf_xsent.finetuning.code_switching import switch_questions
 from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.running import limit, load_records, run, select_tests, single_groups
-from hf_xsent.finetuning.settings import FineTuningOptions
 from hf_xsent.finetuning.trainer import FineTuningArguments, FineTuningTask, Scores, pad, predictions
 from hf_xsent.logs import Progress
 from hf_xsent.models.loading import load_tokenizer
@@ -33,29 +32,29 @@ from hf_xsent.models.loading import load_tokenizer
 _QUESTIONS_AT_ONCE = 1000
 
 
-def finetune_mlqa(options: FineTuningOptions, training: FineTuningArguments) -> list[FineTuningReport]:
+def finetune_mlqa(settings: FineTuningArguments) -> list[FineTuningReport]:
     """Read all data, then train and measure."""
-    sources, records = load_records(options.train, lambda path, _: load_questions(path))
-    train = switch_questions(sources, records) if options.code_switching else single_groups(records)
-    _, dev = load_records(options.dev, lambda path, _: load_questions(path, "validation"))
+    sources, records = load_records(settings.train, lambda path, _: load_questions(path))
+    train = switch_questions(sources, records) if settings.code_switching else single_groups(records)
+    _, dev = load_records(settings.dev, lambda path, _: load_questions(path, "validation"))
     sets: list[QuestionSet] = []
-    if options.mlqa is not None:
-        sets += load_mlqa(options.mlqa, options.mlqa_split, options.generalized)
-    if options.xquad is not None:
-        sets += load_xquad(options.xquad)
+    if settings.mlqa is not None:
+        sets += load_mlqa(settings.mlqa, settings.mlqa_split, settings.generalized)
+    if settings.xquad is not None:
+        sets += load_xquad(settings.xquad)
     tests: dict[str, dict[str, Any]] = {}
     for test in sets:
-        tests.setdefault(test.benchmark, {})[test.name] = [replace(test, questions=test.questions[: options.max_test])]
-    selected = select_tests(tests, options.languages)
-    tokenizer = load_tokenizer(str(options.model))
-    lengths = (options.max_length, options.doc_stride, options.max_question_length, options.max_answer_length)
+        tests.setdefault(test.benchmark, {})[test.name] = [replace(test, questions=test.questions[: settings.max_test])]
+    selected = select_tests(tests, settings.languages)
+    tokenizer = load_tokenizer(str(settings.model))
+    lengths = (settings.max_length, settings.doc_stride, settings.max_question_length, settings.max_answer_length)
     task = SpanExtraction(tokenizer, *lengths)
     dev_sets = {
         language: [QuestionSet("squad", language, language, questions)]
-        for language, questions in limit(options.max_test, dev).items()
+        for language, questions in limit(settings.max_test, dev).items()
     }
-    groups = task.grouped_windows([*chain.from_iterable(limit(options.max_train, train).values())])
-    return run(task, AutoModelForQuestionAnswering, options, training, tokenizer, groups, dev_sets or None, selected)
+    groups = task.grouped_windows([*chain.from_iterable(limit(settings.max_train, train).values())])
+    return run(task, AutoModelForQuestionAnswering, settings, tokenizer, groups, dev_sets or None, selected)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,40 +11,34 @@ import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
-from hf_xsent.files import is_local
 from hf_xsent.finetuning.report import FineTuningReport, write_reports
-from hf_xsent.finetuning.settings import FineTuningOptions
-from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask, adapted_arguments
+from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask, adapted_arguments, identify
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.runs.identity import deciding_settings, identify_files, identify_model
 from hf_xsent.runs.run import Run
-from hf_xsent.training.identity import identify_training
-from hf_xsent.training.run_card import RECIPE_FILE
+from hf_xsent.training.run_card import RECIPE_FILE, recipe_of
 
 logger = logging.getLogger(__name__)
-
-_OF_COMMAND = ("resume", "resume_with_changes", "overwrite", "verbose")  # not part of the recipe
 
 Record = TypeVar("Record")
 Sets = Mapping[str, Mapping[str, Sequence[Any]]]  # records by benchmark and test set
 
 
-def check_settings(options: FineTuningOptions, training: FineTuningArguments) -> None:
+def check_settings(settings: FineTuningArguments) -> None:
     """Check the settings before any data is read."""
-    configure_logging(options.verbose)
-    if options.model is None:
+    configure_logging(settings.verbose)
+    if settings.model is None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
-    if training.output_dir in (None, "trainer_output"):
+    if settings.output_dir in (None, "trainer_output"):
         raise RecipeError("no output folder: give --output, a folder for this run")
-    if training.load_best_model_at_end and not options.dev:
+    if settings.load_best_model_at_end and not settings.dev:
         raise RecipeError("load_best_model_at_end needs dev data to measure: give --dev de=…")
-    config = load_encoder_config(options.model)
+    config = load_encoder_config(settings.model)
     longest = family(config).max_length(config)
-    if options.max_length > longest:
-        raise RecipeError(f"max_length {options.max_length} does not fit: this encoder takes at most {longest} tokens")
+    if settings.max_length > longest:
+        raise RecipeError(f"max_length {settings.max_length} does not fit: this encoder takes at most {longest} tokens")
 
 
 def load_records(
@@ -90,8 +83,7 @@ def select_tests(tests: Sets, languages: Sequence[str] | None) -> Sets:
 def run(
     task: FineTuningTask,
     kind: Any,
-    options: FineTuningOptions,
-    training: FineTuningArguments,
+    settings: FineTuningArguments,
     tokenizer: PreTrainedTokenizerBase,
     train: Sequence[tuple[Any, ...]],
     dev: Mapping[str, Sequence[Any]] | None,
@@ -102,53 +94,39 @@ def run(
 
     Of several processes, only the one that writes the reports returns them.
     """
-    folder = Path(str(training.output_dir))
-    run = Run(folder, options.resume, options.resume_with_changes, options.overwrite, start=options.model)
-    decides, finished = _identify(options), None
+    folder = Path(str(settings.output_dir))
+    run = Run(folder, settings.resume, settings.resume_with_changes, settings.overwrite, start=settings.model)
+    finished = None
     if train:
-        if training.should_save:
+        if settings.should_save:
             run.check()
-        finished = run.finished_at({**decides, **identify_training(adapted_arguments(training, task, dev))})
+        finished = run.finished_at(identify(adapted_arguments(settings, task, dev)))
     elif not tests:
         raise RecipeError("nothing to do: give --train, or test sets for a fine-tuned model")
-    set_seed(training.seed)
+    set_seed(settings.seed)
     trains = bool(train) and finished is None
     if trains:
-        model = _untrained(kind, options, config)
+        model = _untrained(kind, settings, config)
     else:
-        model = without_padding(_fine_tuned(str(folder if train else options.model), kind))
-    recipe = {key: value for key, value in asdict(options).items() if key not in _OF_COMMAND}
-    tuner = FineTuner(model, training, task, train, dev, tokenizer, decides, recipe)
+        model = without_padding(_fine_tuned(str(folder if train else settings.model), kind))
+    tuner = FineTuner(model, settings, task, train, dev, tokenizer)
     if trains:
         tuner.run, tuner.saves_run = run, True
         tuner.train()
     elif train:
         logger.info("the run in %s is finished, at step %d: it is not trained further", folder, finished)
-    reports = [FineTuningReport(name, _setting(options), tuner.measure(sets)) for name, sets in tests.items()]
-    if not training.should_save:
+    reports = [FineTuningReport(name, _setting(settings), tuner.measure(sets)) for name, sets in tests.items()]
+    if not settings.should_save:
         return []
     if reports:
-        write_reports(folder, reports, {**recipe, "seed": training.seed})
+        write_reports(folder, reports, recipe_of(settings))
         logger.info("the results are in %s", folder)
     return reports
 
 
-def _identify(options: FineTuningOptions) -> dict[str, Any]:
-    """Return what determines the fine-tuned weights besides the training arguments, by name."""
-    identity = {name: value for name, value in deciding_settings(options).items() if name not in ("train", "dev")}
-    identity["model"] = identify_model(str(options.model))
-    for what, named in (("training", options.train), ("dev", options.dev)):
-        for number, (language, _, path) in enumerate(source.partition("=") for source in named or ()):
-            content = identify_files([path]) if is_local(path) else path  # a Hub id
-            identity[f"{what} data {number + 1}"] = (
-                f"{language} ({content})"  # numbered: the order of the files decides the order of the records
-            )
-    return identity
-
-
-def _setting(options: FineTuningOptions) -> str:
+def _setting(settings: FineTuningArguments) -> str:
     """Return zero-shot or translate-train, from the training languages of this run or of the model's recipe."""
-    train, recipe = options.train, Path(str(options.model)) / RECIPE_FILE
+    train, recipe = settings.train, Path(str(settings.model)) / RECIPE_FILE
     if not train and recipe.is_file():
         train = yaml.safe_load(recipe.read_text(encoding="utf-8")).get("train")
     languages = {name.partition("=")[0] for name in train or ()}
@@ -157,11 +135,11 @@ def _setting(options: FineTuningOptions) -> str:
     return "translate-train" if languages - {"en"} else "zero-shot"
 
 
-def _untrained(kind: Any, options: FineTuningOptions, config: dict[str, Any]) -> Any:
+def _untrained(kind: Any, settings: FineTuningArguments, config: dict[str, Any]) -> Any:
     """Load the encoder and initialize the task's head."""
-    if options.dropout is not None:
-        config |= dict.fromkeys(family(load_encoder_config(str(options.model))).dropouts, options.dropout)
-    return task_model(str(options.model), kind, **config)
+    if settings.dropout is not None:
+        config |= dict.fromkeys(family(load_encoder_config(str(settings.model))).dropouts, settings.dropout)
+    return task_model(str(settings.model), kind, **config)
 
 
 def _fine_tuned(name_or_path: str, kind: Any) -> Any:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hf_xsent.settings.declare import setting
+from hf_xsent.training.settings import CommonTrainingSettings, FolderSettings
 
 
-@dataclass(frozen=True)
+@dataclass(repr=False, eq=False)
 class FineTuningSettings:
     """The encoder and the data."""
 
@@ -46,7 +47,7 @@ class FineTuningSettings:
         results=False,
     )
     max_length: int = setting(
-        128, "Truncate each row, both texts together, to this many tokens; mlqa: 384 if not given."
+        None, "Truncate each row, both texts together, to this many tokens. (default: 128, for mlqa 384)", at_least=1
     )
     max_train: int | None = setting(
         None, "Train on at most this many records of each language; without it, all.", at_least=1
@@ -58,18 +59,12 @@ class FineTuningSettings:
         results=False,
     )
     dropout: float | None = setting(None, "Dropout of the encoder; default: the checkpoint's.", at_least=0, below=1)
-    resume: bool = setting(False, "Resume from the last checkpoint in the output folder.", results=False)
-    resume_with_changes: bool = setting(
-        False, "Resume although settings or data have changed; run_state.json records the changes.", results=False
-    )
-    overwrite: bool = setting(False, "Replace the run that the output folder holds.", results=False)
-    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.", results=False)
     xnli: str | None = setting(
         None, "Measure XNLI at the end: a folder of files test-de.tsv, or facebook/xnli.", results=False
     )
 
 
-@dataclass(frozen=True)
+@dataclass(repr=False, eq=False)
 class QuestionSettings:
     """Extractive question answering."""
 
@@ -88,38 +83,16 @@ class QuestionSettings:
     max_answer_length: int = setting(30, "Find answers of at most this many tokens.", at_least=1, results=False)
 
 
-@dataclass(frozen=True)
-class FineTuningOptions(QuestionSettings, FineTuningSettings):
-    """All settings of a run besides those of training."""
-
-
 @dataclass(repr=False, eq=False)
-class FineTuningTrainingSettings:
-    """The fields of transformers' TrainingArguments that help lists, with the defaults of fine-tuning."""
+class FineTuningTrainingSettings(CommonTrainingSettings):
+    """The fields of TrainingArguments whose defaults fine-tuning changes, and common ones."""
 
-    output_dir: str | None = setting(
-        None, "Write checkpoints, the fine-tuned model and the results into this folder; required.", metavar="FOLDER",
-        aliases=("output", "o"), local=True,
-    )  # fmt: skip
     num_train_epochs: float = setting(2.0, "Train for N epochs, unless --max_steps is given.")
-    max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
     per_device_train_batch_size: int = setting(32, "Records per step and process; a code-switched record is two rows.")
-    learning_rate: float = setting(5e-5, "Peak learning rate.")
-    warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
     eval_strategy: str = setting(
         "epoch", "Evaluate on --dev; steps: every --eval_steps.", choices=("no", "steps", "epoch")
     )
-    save_steps: float = setting(500, "Write a checkpoint every N steps.")
-    bf16: bool | str = setting(
-        False,
-        "Compute in bfloat16; weights stay float32. auto: if the device computes bfloat16 in hardware.",
-        metavar="true|false|auto",
-    )
-    seed: int = setting(42, "Seed of the head's weights, dropout and data order.")
-    logging_steps: float = setting(10, "Log the loss every N steps.", results=False, shown=False)
-    save_total_limit: int | None = setting(1, "Number of checkpoints to retain.", results=False, shown=False)
-    remove_unused_columns: bool = setting(False, "The collator needs the raw text.", results=False, shown=False)
-    ddp_find_unused_parameters: bool | None = setting(False, "Every weight has a gradient.", results=False, shown=False)
+    save_total_limit: int | None = setting(1, "Number of checkpoints to retain.", results=False)
 
 
 class FineTuneHelp:
@@ -136,5 +109,6 @@ class FineTuneHelp:
     help_groups: ClassVar[dict[str, tuple[type, ...]]] = {
         "encoder and data": (FineTuningSettings,),
         "question answering (mlqa)": (QuestionSettings,),
+        "run": (FolderSettings,),
         "training": (FineTuningTrainingSettings,),
     }

@@ -7,31 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
-from huggingface_hub import ModelCardData
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import IntervalStrategy
 
-from hf_xsent.compat import keep_freed_memory
-from hf_xsent.files import is_local, write_text
-from hf_xsent.finetuning.settings import FineTuningTrainingSettings
+from hf_xsent.files import is_local
+from hf_xsent.finetuning.settings import FineTuningSettings, FineTuningTrainingSettings, QuestionSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
-from hf_xsent.settings.secrets import refuse_secrets
-from hf_xsent.training.arguments import (
-    REFUSED,
-    adapted_to_machine,
-    check_one_device,
-    check_ranges,
-    choose_bf16,
-    refuse_fields,
-)
+from hf_xsent.runs.identity import identify_files, identify_model
+from hf_xsent.training.arguments import CheckedArguments
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_training
 from hf_xsent.training.run_card import write_recipe
+from hf_xsent.training.settings import FolderSettings
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row
@@ -40,31 +31,28 @@ RESULTS, TABLE = "results.json", "results.txt"  # files of the output folder
 TOKENS_PER_BATCH = 8192  # in evaluation
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
-_CARD = """---
-{metadata}
----
-
-# {name}
-
-A `{kind}` of transformers, fine-tuned with hf-xsent; `recipe.yaml` holds data and settings.
-"""
-
 
 @dataclass
-class FineTuningArguments(FineTuningTrainingSettings, TrainingArguments):  # type: ignore[misc]  # bf16 may be "auto"
-    """Hugging Face's arguments with the defaults of fine-tuning (PPA, section 3.3)."""
+class FineTuningArguments(  # type: ignore[misc]  # bf16 may be "auto"
+    FineTuningTrainingSettings, FolderSettings, QuestionSettings, FineTuningSettings, CheckedArguments
+):
+    """All settings of fine-tuning: task, model and data, and Hugging Face's arguments with the defaults of PPA, 3.3."""
 
     def __post_init__(self) -> None:
-        """Refuse a Hub token and several GPUs in one process, and pin no memory without a GPU."""
-        refuse_fields(self, REFUSED)
-        check_ranges(self)
-        choose_bf16(self)
-        refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
-        with adapted_to_machine(self):
-            super().__post_init__()
-            check_one_device(self)
-        if self.device.type == "cpu":
-            self.dataloader_pin_memory = False
+        """Check the values; complete the length, whose default depends on the task."""
+        if self.max_length is None:
+            self.max_length = 384 if self.task == "mlqa" else 128
+        super().__post_init__()
+
+
+def identify(settings: FineTuningArguments) -> dict[str, Any]:
+    """Return what decides the fine-tuned weights, by name; the model and the data by their content."""
+    identity = identify_training(settings) | {"model": identify_model(str(settings.model))}
+    for what in ("train", "dev"):
+        for number, (language, _, path) in enumerate(source.partition("=") for source in identity.pop(what) or ()):
+            content = identify_files([path]) if is_local(path) else path  # a Hub id
+            identity[f"{what} data {number + 1}"] = f"{language} ({content})"  # their order decides that of records
+    return identity
 
 
 class FineTuningTask(ABC):
@@ -100,12 +88,10 @@ def adapted_arguments(args: FineTuningArguments, task: FineTuningTask, dev: Any)
 
 
 class FineTuner(SavingTrainer):
-    """Fine-tune a task model; the examples of a group share a batch, and ``eval_dataset`` maps names to test sets.
-
-    ``decides`` is what decides the results besides the training arguments, and ``recipe`` the settings of the run.
-    """
+    """Fine-tune a task model; the examples of a group share a batch, and ``eval_dataset`` maps names to test sets."""
 
     loss_is_scaled_for_ga = False  # the loss is the mean of each batch: the Trainer must divide accumulated gradients
+    args: FineTuningArguments
 
     def __init__(
         self,
@@ -115,28 +101,24 @@ class FineTuner(SavingTrainer):
         train_dataset: Sequence[tuple[Any, ...]] = (),
         eval_dataset: Mapping[str, Sequence[Any]] | None = None,
         processing_class: PreTrainedTokenizerBase | None = None,
-        decides: Mapping[str, Any] = MappingProxyType({}),
-        recipe: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         args = adapted_arguments(args, task, eval_dataset)
         data: Any = (list(train_dataset) or None, eval_dataset)
         super().__init__(model, args, task.collate_groups, *data, processing_class)
-        self.task, self.decides, self.recipe = task, decides, recipe
+        self.task = task
 
     def identity(self) -> dict[str, Any]:
         """Return what decides the fine-tuned weights."""
-        return {**self.decides, **identify_training(self.args)}
+        return identify(self.args)
 
     def before_training(self, checkpoint: str | None) -> None:
-        """Write the recipe, remove results of before; on a CPU, reuse freed memory from step to step."""
+        """Write the recipe, and remove results of before."""
         super().before_training(checkpoint)
-        if self.args.device.type == "cpu":
-            keep_freed_memory()
         if self.saves_run and self.args.should_save:
             folder = Path(str(self.args.output_dir))
             for name in (RESULTS, TABLE):
                 (folder / name).unlink(missing_ok=True)
-            write_recipe(folder, f"finetune {self.recipe.get('task', '')}", self.recipe, self.args)
+            write_recipe(folder, f"finetune {self.args.task}", {}, self.args)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -155,23 +137,6 @@ class FineTuner(SavingTrainer):
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
-
-    def create_model_card(self, *_: Any, **known: Any) -> None:
-        """Write a short model card."""
-        if self.is_world_process_zero():
-            model = self.accelerator.unwrap_model(self.model)
-            start = known.get("finetuned_from") or model.name_or_path
-            data = ModelCardData(
-                license=known.get("license"),
-                library_name="transformers",
-                tags=["hf-xsent"],
-                base_model=None if is_local(start) else start,
-            )
-            folder = Path(str(self.args.output_dir))
-            text = _CARD.format(
-                metadata=data.to_yaml(), name=known.get("model_name") or folder.name, kind=type(model).__name__
-            )
-            write_text(folder / "README.md", text)
 
     def measure(self, sets: Mapping[str, Sequence[Any]]) -> Scores:
         """Measure all sets in each process."""

@@ -17,28 +17,26 @@ from hf_xsent.errors import ModelError
 from hf_xsent.finetuning.code_switching import switch_inference
 from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.running import limit, load_records, run, single_groups
-from hf_xsent.finetuning.settings import FineTuningOptions
 from hf_xsent.finetuning.trainer import FineTuningArguments, FineTuningTask, Scores, pad, predictions
 from hf_xsent.models.loading import load_tokenizer
 
 
-def finetune_xnli(options: FineTuningOptions, training: FineTuningArguments) -> list[FineTuningReport]:
+def finetune_xnli(settings: FineTuningArguments) -> list[FineTuningReport]:
     """Read all data, then train and measure."""
-    sources, records = load_records(options.train, load_inference)
-    train = switch_inference(sources, records) if options.code_switching else single_groups(records)
-    _, dev = load_records(options.dev, partial(load_inference, split="validation"))
+    sources, records = load_records(settings.train, load_inference)
+    train = switch_inference(sources, records) if settings.code_switching else single_groups(records)
+    _, dev = load_records(settings.dev, partial(load_inference, split="validation"))
     tests = {}
-    if options.xnli is not None:
-        tests["xnli"] = limit(options.max_test, load_xnli(options.xnli, options.languages))
-    tokenizer = load_tokenizer(str(options.model))
+    if settings.xnli is not None:
+        tests["xnli"] = limit(settings.max_test, load_xnli(settings.xnli, settings.languages))
+    tokenizer = load_tokenizer(str(settings.model))
     return run(
-        PairClassification(tokenizer, options.max_length),
+        PairClassification(tokenizer, settings.max_length),
         AutoModelForSequenceClassification,
-        options,
-        training,
+        settings,
         tokenizer,
-        [*chain.from_iterable(limit(options.max_train, train).values())],
-        limit(options.max_test, dev) or None,
+        [*chain.from_iterable(limit(settings.max_train, train).values())],
+        limit(settings.max_test, dev) or None,
         tests,
         num_labels=len(LABELS),
         id2label=dict(enumerate(LABELS)),

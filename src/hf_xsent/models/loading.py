@@ -25,7 +25,7 @@ from transformers.utils import logging as transformers_logging
 from hf_xsent.errors import HfXsentError, ModelError, did_you_mean
 from hf_xsent.files import is_local
 from hf_xsent.models.families import family
-from hf_xsent.runs.checkpoints import check_finished
+from hf_xsent.runs.run import check_finished
 
 SETTINGS = "hf_xsent"  # the key of config.json with the settings of our model over the encoder
 HUB_ARGUMENTS = ("revision", "cache_dir", "token", "local_files_only", "force_download", "subfolder", "proxies")

@@ -10,14 +10,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.errors import OutputError
+from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.files import check_can_create, create_folder, is_local, move_into_place, remove, write_json
-from hf_xsent.runs.checkpoints import RUN_STATE_FILE, checkpoint_step, checkpoints_of
 from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
 from hf_xsent.runs.identity import differences, plain
 
 logger = logging.getLogger(__name__)
 
+RUN_STATE_FILE = "run_state.json"
+CHECKPOINT = "checkpoint-"
 UNFINISHED = "_unfinished"  # folder of what is being written, until it is renamed into place
 METRICS_FILE = "metrics.jsonl"
 _BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # measurements and cached features may precede a run
@@ -51,6 +52,30 @@ class RunState:
     def write(self, folder: str | Path) -> None:
         """Write the state into the output folder."""
         write_json(Path(folder) / RUN_STATE_FILE, asdict(self))
+
+
+def checkpoints_of(folder: str | Path) -> list[Path]:
+    """List the checkpoints of a run, the newest first; each is complete, since it was renamed into place."""
+    steps = {path: checkpoint_step(path) for path in Path(folder).glob(f"{CHECKPOINT}*") if path.is_dir()}
+    return sorted((path for path in steps if steps[path] is not None), key=lambda path: steps[path] or 0, reverse=True)
+
+
+def checkpoint_step(checkpoint: Path) -> int | None:
+    """Return the step that a checkpoint's name states, None if it states none."""
+    number = checkpoint.name.removeprefix(CHECKPOINT)
+    return int(number) if number.isdecimal() and number.isascii() else None
+
+
+def check_finished(folder: str | Path) -> None:
+    """Raise an error for the output folder of an unfinished run; name its newest checkpoint, which can be opened."""
+    state = RunState.read(folder)
+    if state is None or state.finished_at_step is not None:
+        return
+    checkpoints = checkpoints_of(folder)
+    other = f"give its newest checkpoint {checkpoints[0]}, or" if checkpoints else "it has no checkpoint to open:"
+    raise ModelError(
+        f"the run in {folder} is unfinished: {other} finish it by the command that started it and --resume"
+    )
 
 
 class Run:

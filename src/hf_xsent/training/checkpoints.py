@@ -22,10 +22,10 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerState
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
+from hf_xsent.compat import keep_freed_memory
 from hf_xsent.errors import OutputError
 from hf_xsent.files import move_into_place, remove
-from hf_xsent.runs.checkpoints import checkpoints_of
-from hf_xsent.runs.run import METRICS_FILE, UNFINISHED, Run, RunState
+from hf_xsent.runs.run import METRICS_FILE, UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
 from hf_xsent.training.identity import identify_training, starting_model
 from hf_xsent.training.resuming import has_ended, is_on_schedule, keep_settings
@@ -99,7 +99,9 @@ class SavingTrainer(Trainer):
         return output
 
     def before_training(self, checkpoint: str | None) -> None:
-        """Prepare the run, which resumes from a checkpoint or starts."""
+        """Prepare the run, which starts or resumes; on a CPU, let steps reuse freed memory."""
+        if self.args.device.type == "cpu":
+            keep_freed_memory()
 
     def after_training(self) -> None:
         """Complete the trained weights before they are saved."""

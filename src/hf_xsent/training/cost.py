@@ -21,8 +21,8 @@ from hf_xsent.models import METHODS
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.pages.tables import Table
 from hf_xsent.settings.command import command
-from hf_xsent.training.cost_settings import CostSettings
 from hf_xsent.training.measuring import synchronized_time
+from hf_xsent.training.settings import CostSettings
 
 _OBJECTIVES = {  # names for objectives of weight 1, measured besides the methods
     "tr": ("translation_ranking",),

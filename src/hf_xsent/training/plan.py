@@ -19,8 +19,8 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.layer_selection import reduced_config
 from hf_xsent.models.loading import load_encoder_config, load_settings, load_tokenizer
 from hf_xsent.runs.run import Run
-from hf_xsent.training.arguments import NO_DEV_FOR_EARLY_STOPPING, check_arguments_of_model
 from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
+from hf_xsent.training.conflicts import facts_of_arguments, facts_of_model, refuse_conflicts
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.recipe import Recipe
 from hf_xsent.training.settings import DataSettings
@@ -61,13 +61,11 @@ class Plan:
         config = recipe.config.copied(encoder_config=encoder_config)
         config.check_objectives()
         config.teachers(encoder)  # raises an error if an objective lacks its teacher
-        check_arguments_of_model(training, config)
+        has_dev = bool(recipe.data.dev or recipe.data.dev_pairs)
+        facts = facts_of_arguments(training) | facts_of_model(config, training)
+        refuse_conflicts(facts | {"dev pairs" if has_dev and training.eval_strategy != "no" else "no dev pairs"})
         _check_kind_of_data(recipe.data, config)
-        if config.lora_rank is not None and training.fsdp:
-            raise RecipeError("adapters are merged into full weights, which FSDP shards: use DDP or ZeRO-2")
         check_frozen_layers(training.frozen_layers, encoder_config)
-        if training.early_stopping_patience is not None and not (recipe.data.dev or recipe.data.dev_pairs):
-            raise RecipeError(NO_DEV_FOR_EARLY_STOPPING)
         tokenizer = load_tokenizer(encoder)
         _check_tokenizer(tokenizer, encoder_config, encoder)
         return cls(replace(recipe, config=config), encoder, tokenizer, run)

@@ -13,10 +13,9 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.objectives.registry import OBJECTIVES, merge_objectives, objective_class
 from hf_xsent.settings.convert import convert, convert_words
 from hf_xsent.settings.declare import settings_of, types_of
-from hf_xsent.settings.read import Flags, build_settings, check_known, read_values, split_arguments
-from hf_xsent.settings.yaml12 import read_mapping
+from hf_xsent.settings.read import Flags, build_settings, check_known, read_values
 from hf_xsent.training.arguments import AlignmentTrainingArguments
-from hf_xsent.training.settings import CommonArguments, DataSettings, RunSettings, StartSettings
+from hf_xsent.training.settings import DataSettings, RunSettings, StartSettings
 
 _PARTS: dict[str, type[Any]] = {
     "start": StartSettings,
@@ -46,7 +45,6 @@ class Recipe:
 def recipe_settings() -> dict[str, Field[Any]]:
     """Return all top-level settings of a training recipe, those of every method included."""
     of_parts = {name: field for part in _PARTS.values() for name, field in settings_of(part).items()}
-    of_parts["output_dir"] = settings_of(CommonArguments)["output_dir"]  # with its shorter flags
     return of_parts | {
         name: settings_of(config)[name] for config, _, _ in METHODS.values() for name in config.setting_names()
     }
@@ -62,12 +60,6 @@ def recipe_types() -> dict[str, Any]:
 @cache
 def _types_of_parts() -> dict[str, Any]:
     return {name: hint for part in _PARTS.values() for name, hint in types_of(part).items()}
-
-
-def read_recipe(arguments: Sequence[str]) -> Recipe:
-    """Read a recipe from ``[recipe.yaml] [--flag value …]``."""
-    path, flags = split_arguments(arguments, recipe_settings(), recipe_types())
-    return build_recipe([read_mapping(path)] if path else [], flags, path or "")
 
 
 def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, where: str = "") -> Recipe:

@@ -9,23 +9,39 @@ from typing import Any
 
 import yaml
 from transformers import Trainer, TrainingArguments
+from transformers.trainer_pt_utils import AcceleratorConfig
 
 from hf_xsent.files import write_text
 from hf_xsent.publishing.model_card import CardFacts, encoding_facts, facts_of_run, render_card
+from hf_xsent.settings.declare import default_of
+from hf_xsent.training.settings import FolderSettings
 
 RECIPE_FILE = "recipe.yaml"
-_MAPPINGS = ("lr_scheduler_kwargs", "gradient_checkpointing_kwargs")  # settings of TrainingArguments
+_MAPPINGS = {  # settings of TrainingArguments
+    *("lr_scheduler_kwargs", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "accelerator_config")
+}
+_OF_COMMAND = {field.name for field in fields(FolderSettings)}
+
+
+def recipe_of(training: TrainingArguments) -> dict[str, Any]:
+    """Return the arguments that differ from their defaults, except Hub tokens, as keys of a recipe."""
+    settings: dict[str, Any] = {}
+    for field in fields(training):
+        value = getattr(training, field.name, None)
+        if isinstance(value, AcceleratorConfig):
+            defaults = AcceleratorConfig().to_dict()
+            value = {name: part for name, part in value.to_dict().items() if part != defaults[name]} or None
+        ours = "results" in field.metadata  # declared by setting()
+        plain = isinstance(value, str | int | float | None) or (value and (ours or field.name in _MAPPINGS))
+        public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
+        if public and plain and value != default_of(field) and field.name not in _OF_COMMAND:
+            settings[field.name] = getattr(value, "value", value)
+    return settings
 
 
 def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], training: TrainingArguments) -> None:
-    """Write all settings of this run, except Hub tokens, as a recipe that repeats it."""
-    settings = {key: value for key, value in options.items() if value is not None}
-    for field in fields(training):
-        value = getattr(training, field.name, None)
-        public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
-        plain = isinstance(value, str | int | float | None) or (value and field.name in _MAPPINGS)
-        if public and value != field.default and plain:
-            settings[field.name] = getattr(value, "value", value)
+    """Write all settings of this run as a recipe that repeats it."""
+    settings = {key: value for key, value in options.items() if value is not None} | recipe_of(training)
     text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(settings, sort_keys=False)}"
     write_text(Path(folder) / RECIPE_FILE, text)
 

@@ -101,48 +101,75 @@ class DataSettings:
     )
 
 
-@dataclass(frozen=True)
-class RunSettings:
+@dataclass
+class FolderSettings:
+    """What to do with the run in the output folder, and what to log."""
+
+    resume: bool = setting(False, "Resume from the last checkpoint in the output folder.", results=False)
+    resume_with_changes: bool = setting(
+        False,
+        "Resume although settings or data that decide the results have changed; run_state.json records them.",
+        results=False,
+    )
+    overwrite: bool = setting(False, "Replace the earlier run in the output folder.", results=False)
+    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.", results=False)
+
+
+@dataclass
+class RunSettings(FolderSettings):
     """What to do with the output folder, and what to log."""
 
-    resume: bool = setting(False, "Resume from the last checkpoint in the output folder.")
-    resume_with_changes: bool = setting(
-        False, "Resume although settings or data that decide the results have changed; run_state.json records them."
-    )
-    overwrite: bool = setting(False, "Replace the earlier run in the output folder.")
     dry_run: bool = setting(
-        False, "Load everything, run three steps, and estimate the time and memory of the full run."
+        False, "Load everything, run three steps, and estimate the time and memory of the full run.", results=False
     )
-    verbose: bool = setting(False, "Also log the messages of transformers and other libraries.")
-
-    @property
-    def resumes(self) -> bool:
-        """Whether to continue the run in the output folder."""
-        return self.resume or self.resume_with_changes
 
 
 @dataclass(repr=False, eq=False)
-class TrainingSettings:
-    """Settings that hf-xsent adds to TrainingArguments, and those whose defaults it changes."""
+class CommonTrainingSettings:
+    """The fields of TrainingArguments that training and fine-tuning list in help, and those that both change."""
 
+    output_dir: str | None = setting(
+        None, "Write checkpoints, metrics and the final model into this folder; required.", metavar="FOLDER",
+        aliases=("output", "o"), local=True,
+    )  # fmt: skip
+    max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
+    num_train_epochs: float = setting(3.0, "Train for N epochs, unless --max_steps is given.")
+    learning_rate: float = setting(5e-5, "Peak learning rate; 5e-5 suits a base-size encoder.")
+    warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
     bf16: bool | str = setting(
         False,
         "Compute in bfloat16; weights stay float32. auto: if the device computes bfloat16 in hardware.",
         metavar="true|false|auto",
     )
+    save_steps: float = setting(500, "Write a checkpoint every N steps.")
+    seed: int = setting(42, "Seed of new weights, dropout and data order.")
+    logging_steps: float = setting(10, "Log the losses every N steps.", results=False)
+    report_to: str | list[str] | None = setting(
+        "none", "Also send metrics to tensorboard, wandb or trackio.", results=False
+    )
+    remove_unused_columns: bool = setting(False, "The collator needs the raw text.", results=False, shown=False)
+    ddp_find_unused_parameters: bool | None = setting(
+        False, "Every step uses every weight.", results=False, shown=False
+    )
+
+
+@dataclass(repr=False, eq=False)
+class TrainingSettings(CommonTrainingSettings):
+    """Settings that hf-xsent adds to TrainingArguments, those whose defaults it changes, and common ones."""
+
     per_device_train_batch_size: int = setting(
         64, "Pairs per step and process; translation ranking takes its negatives from this batch, over all processes."
     )
-    logging_steps: float = setting(10, "Log the losses every N steps.", results=False)
     eval_strategy: str = setting("steps", "When to measure dev accuracy.", choices=("no", "steps", "epoch"))
+    eval_steps: float | None = setting(
+        None, "Measure dev accuracy every N steps; save_steps must be a multiple of it. (default: logging_steps)"
+    )
     eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.", results=False)
     load_best_model_at_end: bool = setting(True, "At the end, load the checkpoint with the best dev accuracy.")
     metric_for_best_model: str | None = setting("accuracy", "Dev metric that decides which checkpoint is best.")
     save_total_limit: int | None = setting(
         2, "Keep at most this many checkpoints, the best and the latest included; null: all.", results=False
     )
-    warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
-    remove_unused_columns: bool = setting(False, "The collator needs the raw text.", results=False, shown=False)
     one_language_batches: bool = setting(False, "Fill each batch, over all processes, with pairs of one language.")
     pairs_per_chunk: int | None = setting(
         None,
@@ -191,29 +218,7 @@ class TrainingSettings:
         above=0,
         below=1,
     )
-    ddp_find_unused_parameters: bool | None = setting(
-        False, "Every step uses every weight.", results=False, shown=False
-    )
     ddp_broadcast_buffers: bool | None = setting(False, "All processes hold equal queues.", results=False, shown=False)
-
-
-@dataclass(frozen=True)
-class CommonArguments:
-    """The fields of transformers' TrainingArguments that ``--help`` lists, with its defaults."""
-
-    output_dir: str | None = setting(
-        None, "Write checkpoints, metrics and the final model into this folder; required.", metavar="FOLDER",
-        aliases=("output", "o"), local=True,
-    )  # fmt: skip
-    max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
-    num_train_epochs: float = setting(3.0, "Train for N epochs, unless --max_steps is given.")
-    learning_rate: float = setting(5e-5, "Peak learning rate; 5e-5 suits a base-size encoder.")
-    eval_steps: float | None = setting(
-        None, "Measure dev accuracy every N steps; save_steps must be a multiple of it. (default: logging_steps)"
-    )
-    save_steps: float = setting(500, "Write a checkpoint every N steps.")
-    seed: int = setting(42, "Seed of new weights, dropout and data order.")
-    report_to: str = setting("none", "Also send metrics to tensorboard, wandb or trackio.", results=False)
 
 
 @dataclass(frozen=True)
@@ -246,6 +251,37 @@ class PretrainHelp:
         "model": (EncoderSettings, PairSettings, ExtractionSettings),
         "data": (DataSettings,),
         "run": (RunSettings,),
-        "training": (CommonArguments, TrainingSettings),
+        "training": (TrainingSettings,),
     }
     help_topics: ClassVar[dict[str, str]] = {"objectives": "objectives.registry:settings_by_objective"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostSettings:
+    """Measure what training methods cost on one encoder: operations and time per pair.
+
+    hf-xsent cost xlm-roberta-base --data de=pairs.tsv --methods tr tr+tlm dap --output cost.json
+    """
+
+    model: str = setting(None, "Measure with this encoder: a folder or a Hub id.", positional=True, required=True)
+    data: list[str] = setting(
+        None, "Read sentence pairs from these files.", required=True, named=True, metavar="CODE=FILE"
+    )
+    methods: list[str] = setting(
+        ["tr", "tr+tlm", "dap"],
+        "Measure these methods.",
+        choices=("tr", "tr+mlm", "tr+tlm", "dap", "ppa", "wacse"),
+    )
+    pairs: int = setting(32, "Batch size in pairs.", at_least=2)
+    max_length: int = setting(32, "Truncate sentences to N tokens.", at_least=2)
+    repeats: int = setting(5, "Report the median of N steps.", at_least=1)
+    device: str | None = setting(
+        None, "Compute on this torch device. (default: a GPU if available, else the CPU)", local=True
+    )
+    output: str | None = setting(
+        None,
+        "Write the results to this JSON file, too. (default: only show them)",
+        metavar="FILE",
+        local=True,
+        aliases=("o",),
+    )

@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
-from hf_xsent.compat import keep_freed_memory
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError
@@ -25,18 +24,8 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.tensors.gathering import explaining_lost_processes
-from hf_xsent.training.arguments import (
-    AlignmentTrainingArguments,
-    check_arguments_of_model,
-    check_dev,
-    check_weights,
-    refuse_parts,
-)
-from hf_xsent.training.averaging import (
-    MovingAverage,
-    average_with_start,
-    starting_weights,
-)
+from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
+from hf_xsent.training.averaging import MovingAverage, average_with_start, starting_weights
 from hf_xsent.training.bad_batch import bad_step
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
 from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
@@ -100,17 +89,14 @@ class AlignmentTrainer(RunTrainer):
                 f"{type(model).__name__} has no objectives to train: make the model by XlmrWithRTLHead.from_pretrained "
                 "or SentenceEncoderForPreTraining.from_backbone"
             )
-        refuse_parts(kwargs)
         args = AlignmentTrainingArguments.of(args)
         train_dataset, eval_dataset = (as_bitext(data, target_language) for data in (train_dataset, eval_dataset))
-        check_dev(args, eval_dataset)
+        check_trainer(args, model, eval_dataset, kwargs)
         if eval_dataset is None:
             args = copy(args)  # which another trainer may share
             args.eval_strategy = IntervalStrategy.NO
             args.eval_on_start = args.load_best_model_at_end = False
         config: Any = model.config
-        check_arguments_of_model(args, config)
-        check_weights(args, model, config)
         check_has_what_objectives_read(train_dataset, config)
         if features is not None:
             encoder: Any = features.embedder.model
@@ -169,8 +155,6 @@ class AlignmentTrainer(RunTrainer):
     def before_training(self, checkpoint: str | None) -> None:
         """Start the clock, and find the averaged weights to continue from."""
         super().before_training(checkpoint)
-        if self.args.device.type == "cpu":
-            keep_freed_memory()
         self._clock = time.perf_counter()
         if self._average is not None:
             self._average.checkpoint = checkpoint

@@ -1,0 +1,184 @@
+"""Name the settings and facts that exclude each other, each combination with one sentence: the reason and the cure.
+
+docs/distributed_training.md lists the combinations of launchers, precision and objectives that work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Collection
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainingArguments
+from transformers.trainer_utils import IntervalStrategy, SchedulerType
+
+from hf_xsent.errors import RecipeError
+from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.settings.declare import default_of
+
+_IN_BATCH = {"translation_ranking", "matryoshka", "triplet_ranking"}  # objectives with negatives of the batch
+
+# Each combination of settings that are set and of facts raises its error; | separates alternatives, and {1} is the one
+# that the second place of the combination has.
+CONFLICTS: dict[tuple[str, ...], str] = {
+    # Machine
+    ("several GPUs in one process",): (
+        "one process sees several GPUs: start one process per GPU (torchrun --nproc_per_node N), or choose one by "
+        "CUDA_VISIBLE_DEVICES=0"
+    ),
+    ("fp16", "on a CPU"): "fp16 needs a GPU; on a CPU use --bf16 or neither",
+    ("compile_layers", "no C++ compiler"): "compile_layers needs a C++ compiler: install g++, or drop --compile_layers",
+    # Launchers
+    ("fsdp of the launcher only",): (
+        "accelerate launch enables fsdp, but the script does not: also pass --fsdp to the script"
+    ),
+    ("deepspeed of the launcher only",): (
+        "accelerate launch enables deepspeed, but the script does not: also pass --deepspeed to the script"
+    ),
+    ("objectives", "ZeRO-3"): (
+        "ZeRO-3 shards weights while the model is built, but the objectives' heads are copied from whole layers: use "
+        "stage 2, trainer_scripts/deepspeed/zero2.json"
+    ),
+    ("deepspeed", "bf16|fp16", "ema_decay"): (
+        "DeepSpeed stores the weights in half precision, which rounds the small updates of ema_decay to zero: use "
+        "torchrun without --deepspeed, or drop --{1}"
+    ),
+    ("fsdp", "no GPU"): "FSDP needs a GPU: on CPUs drop --fsdp, torchrun uses DDP",
+    ("fsdp", "FSDP 1"): "FSDP 1 flattens weights of different learning rates into one tensor: use version 2",
+    ("fsdp", "share_of_start|ema_decay"): "{1} averages full weights, which FSDP shards: drop it, or use DDP",
+    ("fsdp", "pairs_per_chunk"): (
+        "gradient caching calls the encoder directly, where FSDP does not gather the sharded weights: drop "
+        "--pairs_per_chunk, or use DDP or trainer_scripts/deepspeed/zero2.json"
+    ),
+    ("fsdp", "dev pairs"): (
+        "encoding dev pairs needs full weights, which FSDP shards: drop --dev, give --dev_pairs 0, and measure the "
+        "saved model by hf-xsent evaluate"
+    ),
+    ("fsdp", "adapters"): "adapters are merged into full weights, which FSDP shards: use DDP or ZeRO-2",
+    # Settings of training
+    ("compile_layers", "gradient_checkpointing|activation_checkpointing"): (
+        "compile_layers has no effect with activation checkpointing: drop one of the two"
+    ),
+    ("log_gradient_norms", "pairs_per_chunk|deepspeed|fsdp|gradient_accumulation_steps"): (
+        "log_gradient_norms needs the gradient of the whole batch in one place, which {1} splits: drop one of the two"
+    ),
+    ("log_gradient_norms", "several processes"): "log_gradient_norms works in one process: start one, or drop it",
+    ("log_gradient_norms", "no logging steps"): (
+        "log_gradient_norms measures at logging steps: set logging_strategy to steps"
+    ),
+    # Dev pairs
+    ("early_stopping_patience", "no measurements"): (
+        "early_stopping_patience counts dev measurements, but eval_strategy is no: set it to steps or epoch"
+    ),
+    ("early_stopping_patience", "no dev pairs"): (
+        "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
+    ),
+    ("plateau", "no measurements|no dev pairs"): (
+        "lr_scheduler_type reduce_lr_on_plateau needs dev measurements: give dev pairs and eval_strategy"
+    ),
+    # Objectives and weights of the model
+    ("critic", "gradient_accumulation_steps"): (
+        "the critic does not support gradient_accumulation_steps: drop it, and use a larger batch"
+    ),
+    ("negatives of the batch", "one pair per batch"): (
+        "a batch of one pair has no negatives: use a larger batch, with pairs_per_chunk if memory is short"
+    ),
+    ("momentum encoder", "pairs_per_chunk"): (
+        "momentum contrast takes its negatives from a queue, so a larger batch adds no negatives: instead of "
+        "--pairs_per_chunk use --gradient_accumulation_steps, which is equivalent here"
+    ),
+    ("momentum encoder", "deepspeed", "bf16|fp16"): (
+        "DeepSpeed stores the momentum encoder in half precision, which rounds its small updates to zero: use "
+        "torchrun without --deepspeed, or drop --{2}"
+    ),
+    ("momentum encoder", "fsdp"): (
+        "the momentum encoder averages full weights, which FSDP shards: use DDP (torchrun without --fsdp) or "
+        "trainer_scripts/deepspeed/zero2.json"
+    ),
+    ("frozen encoder", "frozen_layers"): "dual pivot freezes the whole encoder: drop frozen_layers",
+    ("frozen encoder", "pairs_per_chunk"): (
+        "pairs_per_chunk saves no memory over a frozen encoder, which stores no activations: drop it"
+    ),
+    ("frozen encoder", "deepspeed|fsdp"): "dual pivot trains too few weights to shard: drop --{1}, use DDP",
+    ("float16 weights",): (
+        "weights in float16 cannot be trained: open the model with dtype=torch.float32, and compute in half precision "
+        "by bf16 or fp16"
+    ),
+    ("bfloat16 weights", "ema_decay|momentum encoder"): (
+        "{1} averages weights, and bfloat16 rounds its small updates to zero: open the model with "
+        "dtype=torch.float32, and compute in bfloat16 by bf16"
+    ),
+    ("head_learning_rate", "no heads"): (
+        "head_learning_rate has no effect, because the objectives have no weights of their own: drop it"
+    ),
+    # Arguments of the Trainer
+    ("head_learning_rate", "optimizer of the caller|optimizer_cls_and_kwargs"): (
+        "head_learning_rate has no effect on a given optimizer: drop it, and give the optimizer a group of parameters "
+        "with this rate"
+    ),
+    ("compute_loss_func|compute_metrics|preprocess_logits_for_metrics|model_init",): (
+        "{0} has no effect here: the model's objectives are the loss, and dev pairs give the metrics"
+    ),
+}
+
+
+def refuse_conflicts(facts: Collection[str]) -> None:
+    """Raise the error of the first combination whose settings and facts all hold."""
+    for combination, sentence in CONFLICTS.items():
+        held = [next((name for name in part.split("|") if name in facts), None) for part in combination]
+        if None not in held:
+            raise RecipeError(sentence.format(*held))
+
+
+def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
+    """Return the names of the fields that are set, and what else the arguments and this machine decide."""
+    set_fields = {
+        field.name
+        for field in fields(arguments)
+        if (value := getattr(arguments, field.name)) and value != default_of(field)
+    }
+    launched = {
+        flag: os.environ.get(f"ACCELERATE_USE_{flag.upper()}", "false") == "true" for flag in ("fsdp", "deepspeed")
+    }
+    stage = _read_config(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0)
+    facts = {
+        **{f"{flag} of the launcher only": enabled and flag not in set_fields for flag, enabled in launched.items()},
+        "on a CPU": arguments.use_cpu or not torch.accelerator.is_available(),
+        "no GPU": arguments.use_cpu or not torch.cuda.is_available(),
+        "no C++ compiler": shutil.which(os.environ.get("CXX", "g++")) is None,
+        "ZeRO-3": int(stage) == 3,
+        "FSDP 1": str(_read_config(arguments.fsdp_config).get("version", 2)) == "1",
+        "no logging steps": arguments.logging_strategy != IntervalStrategy.STEPS,
+        "no measurements": arguments.eval_strategy == IntervalStrategy.NO,
+        "plateau": arguments.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU,
+    }
+    return set_fields | {name for name, holds in facts.items() if holds}
+
+
+def facts_of_model(config: AlignmentConfig, arguments: TrainingArguments) -> set[str]:
+    """Return what the objectives of a model need, and whether a batch has one pair only."""
+    facts = {
+        "critic": config.needs.critic,
+        "momentum encoder": config.needs.momentum_encoder,
+        "frozen encoder": config.freezes_encoder,
+        "adapters": config.lora_rank is not None,
+        "negatives of the batch": bool(_IN_BATCH & {*config.objectives}) and not config.hard_negatives,
+        "one pair per batch": arguments.train_batch_size * arguments.world_size < 2,
+    }
+    return {name for name, holds in facts.items() if holds}
+
+
+def _read_config(config: Any) -> dict[str, Any]:
+    """Read a config from a JSON file, JSON text or a mapping."""
+    if not isinstance(config, str | Path):
+        return dict(config or {})
+    try:
+        text = str(config) if str(config).lstrip().startswith("{") else Path(config).read_text(encoding="utf-8")
+        return dict(json.loads(text))
+    except (OSError, ValueError) as error:
+        raise RecipeError(f"cannot read the config {config}: {error}") from error
