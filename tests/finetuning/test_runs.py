@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from forks import launch
-from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from training_run import Pairs, unfinish
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer
@@ -183,12 +182,12 @@ def test_a_resumed_run_that_changed_is_refused_or_recorded(data: Path, encoder_f
         ("--learning_rate=1e-6", "learning_rate"),
         ("--dropout=0", "dropout none, now 0"),
         ("--per_device_train_batch_size=2", "batch of a step, over all processes 4, now 2"),
-        (f"--train=de={data}/train-de.tsv", "training data 1 en"),
+        (f"--train=de={data}/train-de.tsv", "train data 1 en"),
     ):
         with pytest.raises(OutputError, match=f"changed since step 4: .*{shown}.*_with_changes"):
             xnli(flags("--resume", change))
     (data / "train-en.tsv").write_text((data / "train-en.tsv").read_text("utf-8") * 2, encoding="utf-8")
-    with pytest.raises(OutputError, match="training data 1 en"):
+    with pytest.raises(OutputError, match="train data 1 en"):
         xnli(flags("--resume"))
     xnli(flags("--resume_with_changes", "--max_steps=5"))
     state = json.loads((data / "out/run_state.json").read_text())
@@ -329,18 +328,6 @@ def test_of_a_data_set_on_the_hub_the_validation_split_is_for_dev(
         assert opened[-2:] == [(source, "train"), (source, "validation")]
 
 
-def test_the_card_says_what_was_trained(data: Path, encoder_folders: dict[str, Path]) -> None:
-    task = PairClassification(AutoTokenizer.from_pretrained(encoder_folders["bert"]), 32)
-    model = task_model(str(encoder_folders["bert"]), AutoModelForSequenceClassification)
-    tuner = FineTuner(model, FineTuningArguments(output_dir=str(data), report_to="none", use_cpu=True), task)
-    tuner.create_model_card(model_name="mine", license="mit", tags="xnli")
-    card = ModelCard((data / "README.md").read_text("utf-8"))
-    assert (card.data.license, card.data.library_name, card.data.base_model) == ("mit", "transformers", None)
-    assert "# mine" in card.text and "`BertForSequenceClassification`" in card.text
-    tuner.create_model_card(finetuned_from="org/base")
-    assert ModelCard((data / "README.md").read_text("utf-8")).data.base_model == "org/base"
-
-
 @pytest.mark.parametrize("bf16", [False, True])
 def test_sets_are_measured_in_the_precision_of_training(
     bf16: bool, data: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
@@ -349,7 +336,7 @@ def test_sets_are_measured_in_the_precision_of_training(
     monkeypatch.setattr(PairClassification, "measure", lambda *_: seen.append((torch.ones(1, 1) @ torch.ones(1)).dtype))
     task = PairClassification(AutoTokenizer.from_pretrained(encoder_folders["bert"]), 32)
     model = task_model(str(encoder_folders["bert"]), AutoModelForSequenceClassification)
-    arguments = FineTuningArguments(output_dir=str(data), report_to="none", use_cpu=True, bf16=bf16)
+    arguments = FineTuningArguments(task="xnli", output_dir=str(data), report_to="none", use_cpu=True, bf16=bf16)
     FineTuner(model, arguments, task).measure({})
     assert seen == [torch.bfloat16 if bf16 else torch.float32]
 

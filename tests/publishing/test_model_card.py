@@ -51,8 +51,6 @@ def results(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "mine"
-    (folder / "checkpoint-8").mkdir(parents=True)
     recipe = {
         "model": "FacebookAI/xlm-roberta-base",
         "method": "dap",
@@ -60,14 +58,18 @@ def run_folder(tmp_path: Path) -> Path:
             "translation_ranking": {"weight": 1.0, "temperature": 0.05},
             "representation_translation": {"weight": 0.8, "head_layers": 2},
         },
-        "data": ["de=/home/me/secret/pairs.tsv", "nb=train/nb-en.tsv"],
-        "output_dir": "/home/me/runs/mine",
+        "data": ["de=pairs.tsv", "nb=train/nb-en.tsv"],
     }
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), "utf-8")
-    counts = {"de": {"retained": 1200}, "nb": {"retained": 34}, "total": {"retained": 1234}}
-    (folder / "bitext.json").write_text(json.dumps(counts), "utf-8")
-    state = {"global_step": 8, "epoch": 1.5}
-    (folder / "checkpoint-8" / "trainer_state.json").write_text(json.dumps(state), "utf-8")
+    facts = {
+        "name": "mine",
+        "base_model": "FacebookAI/xlm-roberta-base",
+        "languages": ["de", "en", "nb"],
+        "recipe": recipe,
+        "pairs": {"de": 1200, "nb": 34},
+        "training": ["Training took 8 steps (1.50 epochs)."],
+    }
+    folder = tmp_path / "mine"
+    write_json(folder / "training.json", facts)
     return folder
 
 
@@ -148,15 +150,6 @@ def test_an_incomplete_card_is_not_published(
     assert "is not an export: write one with hf-xsent export" in capsys.readouterr().err
 
 
-def test_a_checkpoint_has_the_facts_of_its_run_and_its_own_steps(run_folder: Path) -> None:
-    checkpoint = run_folder / "checkpoint-4"
-    checkpoint.mkdir()
-    (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": 4, "epoch": 1.0}), "utf-8")
-    of_run = facts_of_run(run_folder)
-    assert of_run["training"] == ["Training took 8 steps (1.50 epochs)."]
-    assert facts_of_run(checkpoint) == of_run | {"training": ["Training took 4 steps (1.00 epochs)."]}
-
-
 def test_a_card_states_truncated_dimensions(exported: Path, run_folder: Path) -> None:
     config = json.loads((exported / "config.json").read_text("utf-8"))
     write_json(exported / "config.json", config | {"hf_xsent": config["hf_xsent"] | {"dim": 16}})
@@ -214,12 +207,6 @@ def test_results_files_of_several_models_are_refused(exported: Path, run_folder:
         file.write_text(json.dumps({"runs": [own]}), "utf-8")
     with pytest.raises(DataError, match=r"a.json, .*b.json have results of several models"):
         write_model_card(exported, run=run_folder, results=files)
-
-
-def test_a_starting_folder_of_this_machine_is_no_base_model(run_folder: Path) -> None:
-    recipe = yaml.safe_load((run_folder / "recipe.yaml").read_text("utf-8")) | {"model": str(run_folder)}
-    (run_folder / "recipe.yaml").write_text(yaml.safe_dump(recipe), "utf-8")
-    assert facts_of_run(run_folder)["base_model"] == ""
 
 
 def test_files_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:

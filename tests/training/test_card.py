@@ -11,10 +11,12 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 from local_hub import TOKEN, LocalHub
+from training_run import Run
 from transformers import AutoTokenizer, TrainingArguments
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead, load_bitext
-from hf_xsent.training.run_card import RECIPE_FILE, write_recipe, write_run_card
+from hf_xsent.publishing.model_card import facts_of_run
+from hf_xsent.training.run_card import RECIPE_FILE, recipe_of, write_recipe, write_run_card
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -40,11 +42,21 @@ def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs
 
 def test_a_recipe_holds_what_was_stated_and_no_token(tmp_path: Path) -> None:
     training = TrainingArguments(output_dir=str(tmp_path), seed=7, hub_token="secret", use_cpu=True)
-    write_recipe(tmp_path, "finetune xnli", {"model": "org/base", "dev": None}, training)
+    assert recipe_of(training).items() >= {"output_dir": str(tmp_path), "seed": 7, "use_cpu": True}.items()
+    assert not {"hub_token", "learning_rate"} & {*recipe_of(training)}
+    write_recipe(tmp_path, "finetune xnli", recipe_of(training))
     text = (tmp_path / RECIPE_FILE).read_text("utf-8")
-    assert text.startswith("# hf-xsent finetune xnli recipe.yaml\n") and "secret" not in text
-    assert yaml.safe_load(text).items() >= {"model": "org/base", "seed": 7, "use_cpu": True}.items()
-    assert not {"dev", "learning_rate"} & {*yaml.safe_load(text)}
+    assert text.startswith("# hf-xsent finetune xnli recipe.yaml\n") and yaml.safe_load(text) == recipe_of(training)
+
+
+def test_a_run_and_its_checkpoints_state_their_facts_without_private_paths(run: Run) -> None:
+    run.start()
+    facts = facts_of_run(run.out)
+    assert facts["training"] == ["Training took 6 steps (2.00 epochs)."] and facts["base_model"] == ""
+    assert facts["pairs"] == {"de": 8, "fr": 4} and facts["languages"] == ["de", "en", "fr"]
+    assert facts["recipe"]["data"] == ["de=de.tsv", "fr=fr.tsv"] and str(run.folder) not in json.dumps(facts)
+    steps = {"training": ["Training took 3 steps (1.00 epochs)."]}
+    assert facts_of_run(run.out / "checkpoint-3") == facts | steps
 
 
 @pytest.mark.slow

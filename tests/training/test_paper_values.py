@@ -14,7 +14,7 @@ import yaml
 from hf_xsent.cli import load_command
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.finetuning.finetune import finetune
-from hf_xsent.finetuning.settings import FineTuningOptions, FineTuningSettings
+from hf_xsent.finetuning.settings import QuestionSettings
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import objective_class
@@ -106,8 +106,11 @@ def _defaults(name: str, recipe: dict[str, Any]) -> dict[str, Any]:
         if recipe.get("clean", True):
             found |= {f"rules.{one.name}": one.default for one in fields(CleaningRules)}
     else:
-        kinds = [FineTuningSettings if name.startswith("xnli") else FineTuningOptions, FineTuningArguments]
-    return found | {one.name: default_of(one) for kind in kinds for one in fields(kind) if one.init}
+        kinds = [FineTuningArguments]
+    unread = {one.name for one in fields(QuestionSettings)} if name.startswith("xnli") else set()
+    return found | {
+        one.name: default_of(one) for kind in kinds for one in fields(kind) if one.init and one.name not in unread
+    }
 
 
 def _inherited(name: str, recipe: dict[str, Any]) -> set[str]:

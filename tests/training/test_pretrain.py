@@ -54,6 +54,7 @@ def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: Run) -> None:
         "sentence_bert_config.json",
         "tokenizer.json",
         "tokenizer_config.json",
+        "training.json",
     ]
     assert type(AutoModel.from_pretrained(run.out)) is DapForSentenceEmbedding
     embedder = SentenceEmbedder.from_pretrained(str(run.out), device="cpu")

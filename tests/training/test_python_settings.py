@@ -10,7 +10,7 @@ import yaml
 
 from hf_xsent.models import METHODS
 from hf_xsent.training.pretrain import pretrain
-from hf_xsent.training.run_card import write_recipe
+from hf_xsent.training.run_card import recipe_of, write_recipe
 
 
 def test_prompts_and_arguments_of_schedulers_stay_mappings(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_prompts_and_arguments_of_schedulers_stay_mappings(tmp_path: Path) -> No
     recipe = pretrain.read(settings)
     assert recipe.config.prompts == {"query": "query: "}
     assert recipe.training.lr_scheduler_kwargs == {"num_decay_steps": 2}
-    write_recipe(tmp_path, "pretrain", {}, recipe.training)
+    write_recipe(tmp_path, "pretrain", recipe_of(recipe.training))
     recorded = yaml.safe_load((tmp_path / "recipe.yaml").read_text("utf-8"))
     assert recorded["lr_scheduler_kwargs"] == {"num_decay_steps": 2}
 
@@ -65,7 +65,7 @@ def test_keeping_all_checkpoints_can_be_stated_in_every_form(tmp_path: Path) -> 
     """Also in the recipe that a run writes."""
     (tmp_path / "stated.yaml").write_text(yaml.safe_dump(BASE | {"save_total_limit": None}), "utf-8")
     recipe = pretrain.read(BASE | {"save_total_limit": None})
-    write_recipe(tmp_path, "pretrain", BASE, recipe.training)
+    write_recipe(tmp_path, "pretrain", BASE | recipe_of(recipe.training))
     of_file, of_run = (pretrain.parse([str(tmp_path / f"{name}.yaml")]) for name in ("stated", "recipe"))
     assert [one.training.save_total_limit for one in (recipe, of_file, of_run)] == [None, None, None]
     assert pretrain.read(BASE).training.save_total_limit == 2
@@ -76,6 +76,9 @@ def test_columns_by_language_and_configs_of_libraries_are_mappings() -> None:
     recipe = pretrain.read(BASE | {"columns": columns, "accelerator_config": config})
     assert recipe.data.columns == ["de=0", "de=1", "mined.tsv=source", "mined.tsv=target"]
     assert recipe.training.accelerator_config.split_batches is False
+    assert "accelerator_config" not in recipe_of(recipe.training)
+    recipe = pretrain.read(BASE | {"accelerator_config": {"even_batches": False}, "report_to": ["none"]})
+    assert recipe_of(recipe.training)["accelerator_config"] == {"even_batches": False}
 
 
 def test_none_in_python_is_null_and_a_path_is_text(tmp_path: Path) -> None:

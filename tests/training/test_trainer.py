@@ -14,6 +14,7 @@ from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
+from hf_xsent.training import callbacks
 from hf_xsent.training import trainer as trainer_module
 
 Pairs = list[tuple[str, str]]
@@ -234,7 +235,7 @@ def test_measuring_does_not_count_as_training_time(
     encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(callbacks.time, "perf_counter", lambda: clock[0])
 
     def slow(*_: Any, **__: Any) -> dict[str, RetrievalAccuracy]:
         clock[0] += 1000

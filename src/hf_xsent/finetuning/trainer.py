@@ -21,7 +21,7 @@ from hf_xsent.runs.identity import identify_files, identify_model
 from hf_xsent.training.arguments import CheckedArguments
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_training
-from hf_xsent.training.run_card import write_recipe
+from hf_xsent.training.run_card import recipe_of, write_recipe
 from hf_xsent.training.settings import FolderSettings
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
@@ -118,7 +118,7 @@ class FineTuner(SavingTrainer):
             folder = Path(str(self.args.output_dir))
             for name in (RESULTS, TABLE):
                 (folder / name).unlink(missing_ok=True)
-            write_recipe(folder, f"finetune {self.args.task}", {}, self.args)
+            write_recipe(folder, f"finetune {self.args.task}", recipe_of(self.args))
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

@@ -7,7 +7,7 @@ from pathlib import Path
 from hf_xsent.errors import OutputError
 from hf_xsent.models.saved_form import HEADS_FILE
 
-RUN_FACTS = "training.json"  # what an export states of the run that trained the model
+RUN_FACTS = "training.json"  # what runs, checkpoints and exports state of the run that trained the model
 _OF_RUNS = (HEADS_FILE, "recipe.yaml")
 _EXPORTED = (
     *("README.md", RUN_FACTS, "modules.json", "[1-9]_*", "onnx"),

@@ -1,4 +1,4 @@
-"""Write model cards from the files of a run (recipe, trainer state, numbers of pairs) and of evaluations (JSON)."""
+"""Write model cards from the facts of a run, which its folder holds, and from the results of evaluations (JSON)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import yaml
 from huggingface_hub import ModelCard, ModelCardData
 
 from hf_xsent.errors import OutputError
-from hf_xsent.files import is_local, write_text
+from hf_xsent.files import write_text
 from hf_xsent.models.loading import SETTINGS
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
 from hf_xsent.publishing.export_folder import RUN_FACTS, check_export
-from hf_xsent.settings.yaml12 import read_mapping
 
 _POOLING_WORDS = {
     "cls": "the first token's hidden state",
@@ -33,7 +32,6 @@ _POOLING_CODE = {
     "max": f"{_MASK}embeddings = states.masked_fill(mask == 0, -torch.inf).amax(1)",
 }
 _EXAMPLES = ("A dog runs.", "Ein Hund rennt.")
-_LOCAL_KEYS = ("output_dir", "cache_dir", "logging_dir", "run_name", "hub_token")
 _TAGS = ["feature-extraction", "sentence-similarity", "cross-lingual", "bitext-mining", "hf-xsent"]
 
 
@@ -166,45 +164,10 @@ def _measured_as(folder: str | Path, encoding: Mapping[str, Any]) -> dict[str, A
 def facts_of_run(folder: str | Path) -> dict[str, Any]:
     """Return the facts of the run that trained a model: recipe, languages, pairs, steps; empty if there are none.
 
-    ``folder`` is the run, one of its checkpoints, or an export, which stores these facts. Of absolute paths, which may
-    be private, only the last name remains.
+    ``folder`` is a run, a checkpoint or an export: each holds these facts.
     """
-    model = Path(folder)
-    if (model / RUN_FACTS).is_file():
-        facts: dict[str, Any] = json.loads((model / RUN_FACTS).read_text(encoding="utf-8"))
-        return facts
-    run = model if (model / "recipe.yaml").is_file() else model.resolve().parent
-    if not model.is_dir() or not (run / "recipe.yaml").is_file():
-        return {}
-    recipe = read_mapping(run / "recipe.yaml")
-    counts = json.loads((run / "bitext.json").read_text(encoding="utf-8")) if (run / "bitext.json").is_file() else {}
-    pairs = {language: int(count["retained"]) for language, count in counts.items() if language != "total"}
-    start = str(recipe.get("model", ""))
-    return {
-        "name": run.resolve().name,
-        "base_model": "" if is_local(start) else start,
-        "languages": sorted({*pairs, str(recipe.get("target_language", "en"))}) if pairs else [],
-        "recipe": {key: _without_folders(value) for key, value in recipe.items() if key not in _LOCAL_KEYS},
-        "pairs": pairs,
-        "training": _training_sentences(run, model),
-    }
-
-
-def _training_sentences(run: Path, model: Path) -> list[str]:
-    paths = [*model.glob("trainer_state.json")] or [*run.glob("checkpoint-*/trainer_state.json")]
-    states = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    steps, epochs = max(((state["global_step"], state["epoch"]) for state in states), default=(0, 0.0))
-    return [f"Training took {steps:,} steps ({epochs:.2f} epochs)."] if states else []
-
-
-def _without_folders(value: Any) -> Any:
-    """Reduce absolute paths, which may be private, to the file name."""
-    if isinstance(value, str):
-        name, equals, path = value.rpartition("=")
-        return name + equals + Path(path).name if path.startswith("/") else value
-    if isinstance(value, Sequence):
-        return [_without_folders(item) for item in value]
-    return {key: _without_folders(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+    path = Path(folder) / RUN_FACTS
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
 def _resource(name: str) -> str:

@@ -194,14 +194,20 @@ class StopOnSignal(TrainerCallback):
 class CostCounter(TrainerCallback):
     """Count the wall-clock seconds, CPU seconds and peak memory of training in this process."""
 
-    _seconds = _cpu_seconds = _peak_mib = 0.0
+    _seconds = _cpu_seconds = _peak_mib = _lap = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clocks; a resumed run adds the cost logged up to its checkpoint."""
         before: dict[str, float] = next((log for log in reversed(state.log_history) if "cpu_seconds" in log), {})
-        self._seconds = time.perf_counter() - before.get("seconds", 0.0)
+        self._lap = before.get("seconds", 0.0)
+        self._seconds = time.perf_counter() - self._lap
         self._cpu_seconds = time.process_time() - before.get("cpu_seconds", 0.0)
         self._peak_mib = before.get("peak_mib", 0)
+
+    def lap(self) -> float:
+        """Return the seconds of training since the last call."""
+        before, self._lap = self._lap, time.perf_counter() - self._seconds
+        return self._lap - before
 
     def so_far(self) -> dict[str, float]:
         """Return the cost up to now, for the log."""

@@ -60,7 +60,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     if recipe.run.dry_run:
         return dry_run(recipe, model, train, **parts)
     trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
-    trainer.run, trainer.saves_run, trainer.settings_of_run = plan.run, True, recipe.to_dict()
+    trainer.run, trainer.saves_run, trainer.stated_settings = plan.run, True, recipe.to_dict()
     finished = plan.run.finished_at(trainer.identity())
     if finished is not None:
         logger.info("the run in %s is finished, at step %d: nothing to do", training.output_dir, finished)

@@ -1,4 +1,4 @@
-"""Write the recipe and the model card of a run into its output folder."""
+"""State the settings and the facts of a run, for its recipe and its model card."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import yaml
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_pt_utils import AcceleratorConfig
 
-from hf_xsent.files import write_text
-from hf_xsent.publishing.model_card import CardFacts, encoding_facts, facts_of_run, render_card
+from hf_xsent.files import is_local, write_text
+from hf_xsent.publishing.model_card import CardFacts, encoding_facts, render_card
 from hf_xsent.settings.declare import default_of
+from hf_xsent.training.recipe import recipe_settings
 from hf_xsent.training.settings import FolderSettings
 
 RECIPE_FILE = "recipe.yaml"
@@ -39,40 +40,51 @@ def recipe_of(training: TrainingArguments) -> dict[str, Any]:
     return settings
 
 
-def write_recipe(folder: str | Path, command: str, options: Mapping[str, Any], training: TrainingArguments) -> None:
-    """Write all settings of this run as a recipe that repeats it."""
-    settings = {key: value for key, value in options.items() if value is not None} | recipe_of(training)
-    text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(settings, sort_keys=False)}"
+def write_recipe(folder: str | Path, command: str, settings: Mapping[str, Any]) -> None:
+    """Write settings as a recipe that repeats a run."""
+    text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(dict(settings), sort_keys=False)}"
     write_text(Path(folder) / RECIPE_FILE, text)
 
 
-def write_run_recipe(trainer: Trainer) -> None:
-    """Write the recipe of a run; if it was not started from one, as far as the trainer knows it."""
-    settings = getattr(trainer, "settings_of_run", None)
-    if settings is None:
+def settings_of_run(trainer: Trainer) -> dict[str, Any]:
+    """Return the settings of a run as a recipe; if it was not started from one, as far as the trainer knows them."""
+    stated = getattr(trainer, "stated_settings", None)
+    if stated is None:
         config = trainer.accelerator.unwrap_model(trainer.model).config
         start = {"model": config.encoder_config.name_or_path or None, "method": config.model_type}
-        data = {name: getattr(trainer, name, None) for name in ("alpha", "target_language")}
-        settings = start | config.recipe() | data
-    write_recipe(str(trainer.args.output_dir), "pretrain", settings, trainer.args)
+        stated = start | config.recipe() | {name: getattr(trainer, name) for name in ("alpha", "target_language")}
+    return {key: value for key, value in stated.items() if value is not None} | recipe_of(trainer.args)
 
 
-def write_run_card(
-    trainer: Trainer,
-    folder: str | Path,
-    name: str | None = None,
-    license: str | None = None,
-    base_model: str | None = None,
-) -> None:
-    """Write the model card of a run, or of its export, into its folder; omit unknown facts, so that no run fails."""
+def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
+    """Return what a model card states of a run; of absolute paths, which may be private, only the last name."""
+    recipe, state, bitext = settings_of_run(trainer), trainer.state, trainer.train_dataset
+    pairs: dict[str, int] = dict(getattr(getattr(bitext, "sides", bitext), "languages", {}))
+    start = str(recipe.get("model", ""))
+    local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
+    return {
+        "name": Path(str(trainer.args.output_dir)).resolve().name,
+        "base_model": "" if is_local(start) else start,
+        "languages": sorted({*pairs, str(recipe["target_language"])}) if pairs else [],
+        "recipe": {key: _without_folders(value) for key, value in recipe.items() if key not in local},
+        "pairs": pairs,
+        "training": [f"Training took {state.global_step:,} steps ({state.epoch or 0:.2f} epochs)."],
+    }
+
+
+def write_run_card(trainer: Trainer, folder: str | Path, **known: str | None) -> None:
+    """Write the model card of a run, or of its export, into its folder; ``known`` facts replace those of the run."""
     folder = Path(folder)
-    if not (facts := facts_of_run(folder)):
-        write_run_recipe(trainer)
-        facts = facts_of_run(folder)
-    bitext: Any = trainer.train_dataset
-    if not facts["languages"] and hasattr(bitext, "languages"):
-        facts["pairs"] = dict(bitext.languages)
-        facts["languages"] = sorted({*facts["pairs"], getattr(trainer, "target_language", "en")})
-    known = {"name": name, "license": license, "base_model": base_model, "repository": trainer.hub_model_id}
-    facts |= encoding_facts(folder) | {key: value for key, value in known.items() if value}
-    write_text(folder / "README.md", f"{render_card(CardFacts(**facts))}\n")
+    facts = facts_of_trainer(trainer) | encoding_facts(folder) | {"repository": trainer.hub_model_id or ""}
+    card = render_card(CardFacts(**facts | {key: value for key, value in known.items() if value}))
+    write_text(folder / "README.md", f"{card}\n")
+
+
+def _without_folders(value: Any) -> Any:
+    """Reduce absolute paths to the file name."""
+    if isinstance(value, str):
+        name, equals, path = value.rpartition("=")
+        return name + equals + Path(path).name if path.startswith("/") else value
+    if isinstance(value, Mapping):
+        return {key: _without_folders(item) for key, item in value.items()}
+    return [_without_folders(item) for item in value] if isinstance(value, list | tuple) else value

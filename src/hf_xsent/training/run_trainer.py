@@ -10,20 +10,21 @@ from torch import nn
 
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights
+from hf_xsent.publishing.export_folder import RUN_FACTS
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
-from hf_xsent.training.run_card import write_run_card, write_run_recipe
+from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, write_recipe, write_run_card
 
 
 class RunTrainer(SavingTrainer):
-    """Write the model and the reports of a run; ``settings_of_run`` are those of its recipe, if it was read from one.
+    """Write the model and the reports of a run; ``stated_settings`` are those of its recipe, if it was read from one.
 
     Models are saved by their ``save_pretrained``, and resume with all weights that this writes; FSDP and DeepSpeed
     resume from their shards.
     """
 
-    settings_of_run: Mapping[str, Any] | None = None
+    stated_settings: Mapping[str, Any] | None = None
     alpha: float
     target_language: str
 
@@ -45,8 +46,9 @@ class RunTrainer(SavingTrainer):
     def before_training(self, checkpoint: str | None) -> None:
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training(checkpoint)
+        self.stated_settings = settings_of_run(self)
         if self.saves_run and self.args.should_save:
-            write_run_recipe(self)
+            write_recipe(str(self.args.output_dir), "pretrain", self.stated_settings)
             report = getattr(getattr(self.train_dataset, "sides", self.train_dataset), "report", None)
             if report is not None:
                 write_json(Path(str(self.args.output_dir)) / "bitext.json", report.to_dict())
@@ -63,17 +65,18 @@ class RunTrainer(SavingTrainer):
             return super().write_upload(folder, **facts)
         model.trained_in = str(self.args.output_dir)
         export_sentence_transformer(model, folder, cast(Any, self.processing_class), verify=False)
-        write_run_card(self, folder, facts.get("model_name"), facts.get("license"), facts.get("finetuned_from"))
+        write_run_card(self, folder, **_in_words_of_cards(facts))
 
     def create_model_card(self, *_: Any, **facts: Any) -> None:
         """Write the model card of the run."""
         if self.is_world_process_zero():
-            known = (facts.get("model_name"), facts.get("license"), facts.get("finetuned_from"))
-            write_run_card(self, str(self.args.output_dir), *known)
+            write_run_card(self, str(self.args.output_dir), **_in_words_of_cards(facts))
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         if self.args.should_save:
-            self._bare_model().save_pretrained(output_dir or self.args.output_dir, state_dict=state_dict)
+            folder = output_dir or str(self.args.output_dir)
+            self._bare_model().save_pretrained(folder, state_dict=state_dict)
+            write_json(Path(folder) / RUN_FACTS, facts_of_trainer(self))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
@@ -90,3 +93,9 @@ class RunTrainer(SavingTrainer):
     def _bare_model(self) -> Any:
         """Return the model without the wrappers of data parallelism and torch.compile."""
         return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+
+
+def _in_words_of_cards(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the arguments of ``Trainer.create_model_card``."""
+    names = {"model_name": "name", "license": "license", "finetuned_from": "base_model"}
+    return {ours: facts.get(theirs) for theirs, ours in names.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -133,7 +132,6 @@ class AlignmentTrainer(RunTrainer):
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
         self._batches = 0
         self._pairs = 0
-        self._clock = time.perf_counter()
         self._threads = torch.get_num_threads()
         self._cost = CostCounter()
         self.add_callback(self._cost)
@@ -153,9 +151,8 @@ class AlignmentTrainer(RunTrainer):
             return super().train(*args, **kwargs)
 
     def before_training(self, checkpoint: str | None) -> None:
-        """Start the clock, and find the averaged weights to continue from."""
+        """Find the averaged weights to continue from."""
         super().before_training(checkpoint)
-        self._clock = time.perf_counter()
         if self._average is not None:
             self._average.checkpoint = checkpoint
 
@@ -208,12 +205,10 @@ class AlignmentTrainer(RunTrainer):
         if "loss" in logs and self._batches:
             for name, total in self._sums.items():
                 logs[f"loss_{name}"] = self.accelerator.gather(total / self._batches).mean().item()
-            seconds = time.perf_counter() - self._clock
             logs |= {} if self._norms is None else self._norms.take()
-            logs["pairs_per_second"] = self._pairs * self.args.world_size / seconds
+            logs["pairs_per_second"] = self._pairs * self.args.world_size / self._cost.lap()
             self._sums.clear()
             self._batches = self._pairs = 0
-            self._clock = time.perf_counter()
         if "loss" in logs or "train_loss" in logs:
             logs |= self._cost.so_far()
         super().log(logs, start_time)
@@ -222,7 +217,6 @@ class AlignmentTrainer(RunTrainer):
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
         """Measure dev retrieval accuracy@1: of each language, and the mean over languages and directions."""
-        started = time.perf_counter()
         dev: Any = self.eval_dataset if eval_dataset is None else as_bitext(eval_dataset, self.target_language)
         if dev is None:
             raise DataError("no dev pairs to evaluate on: pass them as eval_dataset")
@@ -237,7 +231,6 @@ class AlignmentTrainer(RunTrainer):
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in _metrics(results).items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        self._clock += time.perf_counter() - started
         return metrics
 
     def _dev_encoder(self, model: Any) -> SupportsEncode:
