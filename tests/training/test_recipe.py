@@ -100,11 +100,6 @@ def test_the_method_without_a_name_ranks_translations() -> None:
     assert recipe.start.method == "alignment" and _weights(recipe) == {TR: 1.0}
 
 
-def test_a_mapping_for_the_trainer_is_taken(tmp_path: Path) -> None:
-    recipe = _read(tmp_path, "lr_scheduler_kwargs: {num_cycles: 2}\nlr_scheduler_type: cosine_with_restarts")
-    assert recipe.training.lr_scheduler_kwargs == {"num_cycles": 2}
-
-
 def test_a_flag_beats_the_recipe_and_the_recipe_beats_the_default(tmp_path: Path) -> None:
     text = (
         "objectives: {translation_ranking: {temperature: 0.1, symmetric: true}}\nseed: 7\ndata: [de=de.tsv]\nmodel: a"
@@ -118,19 +113,8 @@ def test_a_flag_beats_the_recipe_and_the_recipe_beats_the_default(tmp_path: Path
     assert recipe.training.eval_strategy == "steps"
 
 
-def test_flags_alone_are_enough() -> None:
-    recipe = _flags("--objectives", "translation_ranking=2", "--resume")
-    assert _weights(recipe) == {TR: 2.0}
-    assert recipe.run.resume and not recipe.run.overwrite
-
-
 def test_a_flag_may_be_written_with_dashes(tmp_path: Path) -> None:
     assert _read(tmp_path, "model: m", "--max-length", "9").config.max_length == 9
-
-
-def test_one_value_where_a_list_is_meant(tmp_path: Path) -> None:
-    """``data: pairs.tsv`` is what people write; it must not become a list of letters."""
-    assert _read(tmp_path, "data: de=pairs.tsv").data.data == ["de=pairs.tsv"]
 
 
 def test_unset_settings_are_left_to_the_method(tmp_path: Path) -> None:
@@ -138,11 +122,6 @@ def test_unset_settings_are_left_to_the_method(tmp_path: Path) -> None:
     assert (recipe.config.max_length, recipe.config.normalize) == (9, True)
     assert recipe.config.random_input_shuffling
     assert not recipe.config.objectives[TLM].reset_positions
-
-
-def test_data_may_be_named_by_mapping(tmp_path: Path) -> None:
-    read = _read(tmp_path, "data: {de: a.tsv, sw: [b.tsv, c.tsv]}")
-    assert read.data.data == ["de=a.tsv", "sw=b.tsv", "sw=c.tsv"]
 
 
 # Objectives and their settings
@@ -289,32 +268,12 @@ def test_an_unknown_flag_is_an_error_with_the_nearest(tmp_path: Path) -> None:
     assert "no_such_thing" in _refused(tmp_path, "model: m", "--no_such_thing")
 
 
-def test_an_abbreviated_flag_is_not_guessed(tmp_path: Path) -> None:
-    assert "unknown flag --learning" in _refused(tmp_path, "model: m", "--learning", "1e-5")
-
-
 def test_a_setting_of_another_method_is_an_error(tmp_path: Path) -> None:
     assert _refused(tmp_path, "method: dap\nlayers: [3]").startswith("the method dap has no setting 'layers'")
     assert _refused(tmp_path, "model: m", "--linear_map").startswith("the method alignment has no setting 'linear_map'")
     assert _read(tmp_path, "method: dual-pivot\nlayers: [3]").config.layers == [3]
     assert "unknown method 'dab'" in _refused(tmp_path, "method: dab")
     assert "--method needs a value" in _refused(tmp_path, "model: m", "--method")
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("learning_rate: fast", "learning_rate"),
-        ("max_length: nine", "max_length"),
-        ("normalize: perhaps", "normalize"),
-        ("eval_strategy: sometimes", "sometimes"),
-        ("model: [a, b]", "model"),
-        ("dev_pairs: true", "dev_pairs"),
-        ("languages: {de: 1}", "languages"),
-    ],
-)
-def test_a_value_of_a_wrong_type_is_an_error(tmp_path: Path, text: str, named: str) -> None:
-    assert named in _refused(tmp_path, text)
 
 
 def test_settings_that_exclude_each_other(tmp_path: Path) -> None:
