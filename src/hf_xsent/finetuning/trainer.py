@@ -40,8 +40,7 @@ class FineTuningArguments(  # type: ignore[misc]  # bf16 may be "auto"
 
     def __post_init__(self) -> None:
         """Check the values; complete the length, whose default depends on the task."""
-        if self.max_length is None:
-            self.max_length = 384 if self.task == "mlqa" else 128
+        self.max_length = self.max_length or (384 if self.task == "mlqa" else 128)
         super().__post_init__()
 
 

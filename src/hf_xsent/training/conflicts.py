@@ -114,7 +114,7 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "dtype=torch.float32, and compute in bfloat16 by bf16"
     ),
     ("head_learning_rate", "no heads"): (
-        "head_learning_rate has no effect, because the objectives have no weights of their own: drop it"
+        "head_learning_rate has no effect, because the objectives have no weights: drop it"
     ),
     # Arguments of the Trainer
     ("head_learning_rate", "optimizer of the caller|optimizer_cls_and_kwargs"): (
