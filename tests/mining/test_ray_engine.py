@@ -18,7 +18,7 @@ import torch
 from hf_xsent import mine_files
 from hf_xsent.errors import MissingExtraError, OutputError
 from hf_xsent.mining.ray_engine import RayEngine, _run
-from hf_xsent.mining.search import SearchJob, SearchOptions
+from hf_xsent.mining.search import SearchJob
 from hf_xsent.runs.store import Store
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
@@ -143,8 +143,6 @@ def test_a_task_asks_for_a_gpu_to_which_its_model_moves(
 
 def test_a_search_computes_where_its_worker_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     devices = []
-    monkeypatch.setattr(
-        SearchJob, "__call__", lambda job, name, path: devices.append(job.options.device) or path.touch()
-    )
-    _run(Store(tmp_path), "0.npz", SearchJob(None, None, SearchOptions(device="cuda:7")), "cpu")  # type: ignore[arg-type]
+    monkeypatch.setattr(SearchJob, "__call__", lambda job, name, path: devices.append(job.device) or path.touch())
+    _run(Store(tmp_path), "0.npz", SearchJob(None, None, 1, 4, 0, "cuda:7"), "cpu")  # type: ignore[arg-type]
     assert devices == ["cpu"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numbered_words import Words
 
 from hf_xsent import score_pairs
 from hf_xsent.errors import DataError, OutputError, RecipeError
@@ -83,7 +84,7 @@ def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("a\tb\nonly one\n")
     with pytest.raises(DataError, match="pairs.tsv:2"):
         score_pairs(tmp_path / "pairs.tsv", tmp_path / "scored.tsv", Letters())
-    assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
+    assert not list(tmp_path.rglob("*.tsv*/*.arrow")) and not (tmp_path / "scored.tsv").exists()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,6 @@ def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
         ("pool.txt", "pool.txt would overwrite an input"),
         ("pairs.tsv/x", "written"),
         ("scored.tsv.gz", "compressed file: name the output without .gz"),
-        ("scored.jsonl", "as JSON Lines: name the output .tsv instead of .jsonl"),
     ],
 )
 def test_an_unwritable_output_raises_before_a_model_is_opened(
@@ -106,6 +106,22 @@ def test_an_unwritable_output_raises_before_a_model_is_opened(
     with pytest.raises(OutputError, match=message):
         score_pairs(pairs, tmp_path / name, "no such model", source_pool=pool, target_pool=pool)
     assert (pairs.read_bytes(), pool.read_bytes()) == before
+
+
+def test_an_interrupted_run_scores_only_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score, "_PAIRS_PER_PART", 3)
+    (tmp_path / "pairs.tsv").write_text("".join(f"a{i}\tb{i}\n" for i in range(10)))
+    score_pairs(tmp_path / "pairs.tsv", tmp_path / "whole.tsv", Words())
+    with pytest.raises(KeyboardInterrupt):
+        score_pairs(tmp_path / "pairs.tsv", tmp_path / "scored.tsv", Words(fail_after=10))
+    assert not (tmp_path / "scored.tsv").exists()
+    second = Words()
+    monkeypatch.setenv("RANK", "1")
+    assert score_pairs(tmp_path / "pairs.tsv", tmp_path / "scored.tsv", second) is None, "the first process writes"
+    monkeypatch.delenv("RANK")
+    score_pairs(tmp_path / "pairs.tsv", tmp_path / "scored.tsv", second)
+    assert (tmp_path / "scored.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+    assert set(second.encoded) == {f"{side}{i}" for side in "ab" for i in range(3, 10)}
 
 
 def test_a_line_break_in_a_text_breaks_no_row(tmp_path: Path) -> None:

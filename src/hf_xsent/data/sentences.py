@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -70,6 +71,24 @@ class Sentences:
         batch = self._batches[number]
         return batch.column(0)[row].as_py(), batch.column(1)[row].as_py()
 
+    def rows(self, texts: Iterable[str]) -> npt.NDArray[np.int64]:
+        """Return the row of each text, ignoring case and whitespace; -1 if it is not among the sentences."""
+        hashes, order = self._sorted_hashes
+        wanted = _hashes(texts)
+        places = np.searchsorted(hashes, wanted).clip(max=len(hashes) - 1)
+        return np.where(hashes[places] == wanted, order[places], -1)
+
+    @cached_property
+    def _sorted_hashes(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """Return the hashes of all sentences in ascending order, and their rows."""
+        hashes = np.concatenate([_hashes(self.batch(number)) for number in range(self.batch_count)])
+        order = np.argsort(hashes)
+        return hashes[order], order
+
+
+def _hashes(texts: Iterable[str]) -> npt.NDArray[np.uint64]:
+    return np.array([hash_texts(text) for text in texts], dtype=np.uint64)
+
 
 def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -> Sentences:
     """Read a file with one sentence per line, plain or compressed, and cache its sentences in ``folder``.
@@ -79,32 +98,50 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path} is a folder: give a file" if path.is_dir() else f"no such file: {path}")
-    fingerprint = digest([file_digest(path), max_characters, FORMAT_VERSION])
+
+    def read() -> Iterator[tuple[int, str]]:
+        refuse_table(path, (line for _, line in lines(path)))
+        return lines(path)
+
+    return store_sentences(str(path), file_digest(path), read, folder, max_characters)
+
+
+def store_sentences(
+    name: str,
+    identity: str,
+    read: Callable[[], Iterable[tuple[int, str]]],
+    folder: Path,
+    max_characters: int = 1000,
+) -> Sentences:
+    """Cache the sentences among numbered lines, as `load_sentences` does; ``identity`` identifies the lines."""
+    fingerprint = digest([identity, max_characters, FORMAT_VERSION])
     return Store(folder).get(
         fingerprint,
-        lambda part: _write(path, part, max_characters),
+        lambda part: _write(name, read, part, max_characters),
         lambda stored: Sentences(stored / _FILE, fingerprint),
     )
 
 
-def _write(path: Path, folder: Path, max_characters: int) -> None:
-    refuse_table(path, (line for _, line in lines(path)))
+def _write(name: str, read: Callable[[], Iterable[tuple[int, str]]], folder: Path, max_characters: int) -> None:
+    numbered = read()
     folder.mkdir(parents=True)
     counts = CleaningCounts()
     with closing(RowWriter(folder, {"text": "string", "line": "int64"}, lambda row: hash_texts(row[0]))) as writer:
-        writer.add(_sentences(path, max_characters, counts))
+        writer.add(_sentences(Progress(numbered, f"reading {name}", unit=" lines", delay=2), max_characters, counts))
         selected = writer.distinct()
         counts.retained = int(np.count_nonzero(selected))
         counts.remove("repeated", writer.count - counts.retained)
         if not counts.retained:
             empty = counts.removed.get("empty", 0)
-            raise DataError(f"{path} has no sentences: {counts.read} lines, {empty} of them empty")
+            raise DataError(f"{name} has no sentences: {counts.read} lines, {empty} of them empty")
         writer.write(folder / _FILE, selected, asdict(counts), ROWS_PER_BATCH)
 
 
-def _sentences(path: Path, max_characters: int, counts: CleaningCounts) -> Iterator[tuple[str, int]]:
+def _sentences(
+    numbered: Iterable[tuple[int, str]], max_characters: int, counts: CleaningCounts
+) -> Iterator[tuple[str, int]]:
     """Yield the lines that may be sentences with their numbers, and count all."""
-    for number, line in Progress(lines(path), f"reading {path.name}", unit=" lines", unit_scale=True, delay=2):
+    for number, line in numbered:
         text = line.strip()
         counts.read += 1
         if not text:

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from hf_xsent.data.readers.compression import check_text_output, is_jsonl
+from hf_xsent.data.output import check_output, write_records
 from hf_xsent.documents.alignment import align_sides, logger, open_model
 from hf_xsent.documents.reading import pair_documents, read_document
 from hf_xsent.documents.settings import AlignDocumentsSettings
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, write_arrays
-from hf_xsent.mining.output import one_line, write_lines, write_table
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.opening import is_first_process, open_encoder
 from hf_xsent.runs.identity import identify_files
@@ -43,7 +42,7 @@ class AlignedDocuments:
 
 @command(AlignDocumentsSettings)
 def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments | None:
-    """Align documents with their translations, and write the sentence pairs to a TSV (``COLUMNS``) or JSONL file.
+    """Align documents with their translations, and write the sentence pairs (``COLUMNS``) to a file.
 
     ``source`` and ``target`` are files, folders (equal names) or globs (equal matches of ``*``); ``split="text"``
     splits running text into sentences. ``on_error="skip"`` skips documents that cannot be read or aligned, with a
@@ -57,7 +56,7 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     ```
     """
     pairs = pair_documents(settings.source, settings.target, settings.on_error)
-    check_text_output(settings.output, [file for _, *files in pairs for file in files], jsonl=True)
+    check_output(settings.output, [file for _, *files in pairs for file in files])
     model, identity = open_encoder(settings, open_named=open_model)
     decisive = [_VERSION, identity, settings.split, settings.languages]
     documents: dict[str, DocumentPair] = {}
@@ -70,11 +69,7 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     store.fill(list(documents), job, "aligning")
     if not is_first_process():
         return None
-    rows = _rows(store, documents, settings)
-    if is_jsonl(Path(settings.output).name):
-        count = write_lines(settings.output, (json.dumps(row, ensure_ascii=False) for row in rows))
-    else:
-        count = write_table(settings.output, COLUMNS, ([_cell(row[column]) for column in COLUMNS] for row in rows))
+    count = write_records(settings.output, COLUMNS, _records(store, documents, settings))
     return AlignedDocuments(count, settings.output)
 
 
@@ -132,7 +127,7 @@ class AlignmentJob:
         write_arrays(path, np.asarray(self.model.encode(texts), np.float32))
 
 
-def _rows(
+def _records(
     store: Store, documents: Mapping[str, DocumentPair], settings: AlignDocumentsSettings
 ) -> Iterator[dict[str, Any]]:
     """Yield the pairs of all documents; report those that were skipped."""
@@ -153,10 +148,3 @@ def _rows(
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
-
-
-def _cell(value: Any) -> str:
-    """Format line or sentence numbers (as 4 or 4-6), a score, or a text."""
-    if isinstance(value, list):
-        return str(value[0]) if len(value) == 1 else f"{value[0]}-{value[-1]}"
-    return f"{value:.6f}" if isinstance(value, float) else one_line(value)

@@ -30,7 +30,7 @@ class AlignDocumentsSettings(EncodingSettings, WorkSettings):
     target: str = setting(
         None, "Its translation, or a folder (equal names) or glob (equal matches of *).", positional=True, required=True
     )
-    output: str = output_setting("Write the pairs to this TSV or JSONL file.")
+    output: str = output_setting("Write the pairs to this TSV, JSONL or Parquet file.")
     split: str = setting(
         "lines",
         "Documents have one sentence per line (lines), or running text to be split into sentences (text).",

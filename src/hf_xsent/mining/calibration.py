@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from hf_xsent.data.cleaning.repeats import normalise
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
@@ -87,10 +86,9 @@ def read_gold(
     for column, (side, file) in enumerate(zip((source, target), files, strict=True)):
         cells = {pair[column] for pair in pairs}
         texts = _lines_of(Path(file), cells) if numbered else {cell: cell for cell in cells}
-        of_texts = _rows_of_texts(side, {normalise(text) for text in texts.values()})
-        of_cells = {cell: of_texts[key] for cell, text in texts.items() if (key := normalise(text)) in of_texts}
+        of_cells = dict(zip(texts, side.rows(texts.values()).tolist(), strict=True))
         for number, pair in enumerate(pairs, start=1):
-            if pair[column] not in of_cells:
+            if of_cells.get(pair[column], -1) < 0:
                 what = f"sentence in line {pair[column]}" if numbered else f"sentence {pair[column]!r}"
                 raise DataError(
                     f"{path}:{number}: {file} has no {what} (lines that are empty or too long do not count): give gold "
@@ -119,13 +117,3 @@ def _lines_of(file: Path, numbers: set[str]) -> dict[str, str]:
     """Return the texts of the lines with these numbers that are not empty."""
     texts = {int(number): number for number in numbers}
     return {texts[number]: line for number, line in lines(file) if number in texts and line.strip()}
-
-
-def _rows_of_texts(side: Sentences, wanted: set[str]) -> dict[str, int]:
-    """Map normalised texts to rows."""
-    rows = {}
-    for number in range(side.batch_count):
-        for row, text in enumerate(side.batch(number)):
-            if (key := normalise(text)) in wanted:
-                rows[key] = number * side.rows_per_batch + row
-    return rows

@@ -5,45 +5,38 @@ The search is that of `mine_files`, exact and resumable: sentences, embeddings a
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from hf_xsent.data.cleaning.repeats import hash_texts
+from hf_xsent.data.output import one_line, write_records
+from hf_xsent.data.pairs import PairParts, store_pairs
 from hf_xsent.data.readers.columns import parse_columns
-from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.formats import LinkedPair, read_valid_pairs
 from hf_xsent.data.readers.records import NEGATIVES, pair_record
 from hf_xsent.data.readers.resolving import resolve_sources
-from hf_xsent.data.readers.sources import BitextSource, source_files
-from hf_xsent.data.sentences import Sentences, load_sentences
+from hf_xsent.data.readers.sources import source_files
+from hf_xsent.data.sentences import Sentences, store_sentences
 from hf_xsent.files import check_writable, digest
 from hf_xsent.logs import Progress
 from hf_xsent.mining.margin import margin_score
-from hf_xsent.mining.neighbours import search_precision, unit_vectors
-from hf_xsent.mining.output import one_line, write_lines
-from hf_xsent.mining.search import SearchOptions, search
+from hf_xsent.mining.neighbours import unit_vectors
+from hf_xsent.mining.search import search
 from hf_xsent.mining.settings import MineNegativesSettings
 from hf_xsent.mining.top_k import Neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
-from hf_xsent.models.opening import is_first_process, open_encoder, this_device
+from hf_xsent.models.opening import is_first_process, open_encoder
 from hf_xsent.pages.tables import Table
-from hf_xsent.runs.identity import identify_files
-from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
 
-_PAIRS_PER_BLOCK = 1 << 14
+_PAIRS_PER_PART = 1 << 14
 _AVERAGED = 4  # neighbours in a margin, the default of hf-xsent mine
 
 
@@ -91,60 +84,35 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     for language in sources:
         check_writable(output / f"{language}.jsonl", inputs)
     model, identity = open_encoder(settings)
-    texts = {language: _write_texts(work, of_language) for language, of_language in sources.items()}
-    pool = _write_pool(work, [files[1] for files in texts.values()]) if settings.all_targets else None
-    device = this_device(settings.device)
+    texts = {language: store_pairs(each, work / "pairs", _PAIRS_PER_PART) for language, each in sources.items()}
+    pool = list(texts.values()) if settings.all_targets else None
     mined = MinedNegatives()
     mined.output = settings.output
-    for language, files in texts.items():
-        sides = [load_sentences(file, work / "sentences") for file in (files[0], pool or files[1])]
+    for language, pairs in texts.items():
+        sides = [_sentences(work, [pairs], 0), _sentences(work, pool or [pairs], 1)]
         stores = [VectorStore(work, side, identity, settings.vectors) for side in sides]
         logger.info("%s: %d × %d sentences", language, len(sides[0]), len(sides[1]))
         vectors = [store.encode(model) for store in stores]
         k = min(settings.neighbours, *map(len, sides))
-        options = SearchOptions(k, settings.memory_mib, search_precision(device), device)
-        neighbours = search(work, stores[0], stores[1], options)
+        neighbours = search(work, stores[0], stores[1], k, settings.memory_mib, settings.device)
         if not is_first_process():
             continue
-        chooser = _Chooser(sides, vectors, neighbours, files, settings)
+        chooser = _Chooser(sides, vectors, neighbours, pairs, settings)
         tally = dict.fromkeys(NegativeCounts.__dataclass_fields__, 0)
-        write_lines(output / f"{language}.jsonl", _records(sources[language], chooser, tally))
+        write_records(output / f"{language}.jsonl", (), _records(pairs, chooser, tally))
         mined[language] = NegativeCounts(**tally)
         logger.info("%s: %s", language, ", ".join(f"{count:,} {name}" for name, count in tally.items()))
     return mined if is_first_process() else None
 
 
-def _write_texts(work: Path, sources: Sequence[BitextSource]) -> list[Path]:
-    """Write the two sides of all pairs to text files, one sentence per line, unless they exist."""
+def _sentences(work: Path, texts: Sequence[PairParts], side: int) -> Sentences:
+    """Store the distinct sentences of one side of all pairs."""
 
-    def write(folder: Path) -> None:
-        folder.mkdir()
-        with ExitStack() as stack:
-            files = [stack.enter_context((folder / name).open("w", encoding="utf-8")) for name in names]
-            for pair in _pairs(sources, "reading"):
-                for file, text in zip(files, pair[:2], strict=True):
-                    file.write(f"{one_line(text)}\n")
+    def read() -> Iterator[tuple[int, str]]:
+        return enumerate((one_line(pair[:2][side]) for pairs in texts for pair in pairs.pairs()), start=1)
 
-    names = "source.txt", "target.txt"
-    contents = identify_files(path for source in sources for path in source_files(source))
-    name = digest([[asdict(source) for source in sources], contents])
-    return Store(work / "texts").get(name, write, lambda folder: [folder / name for name in names])
-
-
-def _write_pool(work: Path, files: Sequence[Path]) -> Path:
-    """Write the lines of several text files to one."""
-
-    def write(path: Path) -> None:
-        with path.open("wb") as pool:
-            for file in files:
-                pool.write(file.read_bytes())
-
-    return Store(work / "texts").get(f"pool-{digest(list(map(str, files)))}.txt", write, Path)
-
-
-def _pairs(sources: Sequence[BitextSource], progress: str) -> Iterator[LinkedPair]:
-    pairs = chain.from_iterable(read_valid_pairs(source) for source in sources)
-    yield from Progress(pairs, desc=progress, unit=" pairs", unit_scale=True, delay=2)
+    identity = digest([side, [pairs.fingerprint for pairs in texts]])
+    return store_sentences("the data", identity, read, work / "sentences")
 
 
 class _Chooser:
@@ -155,12 +123,15 @@ class _Chooser:
         sides: Sequence[Sentences],
         vectors: Sequence[ShardedVectors],
         neighbours: Sequence[Neighbours],
-        files: Sequence[Path],
+        pairs: PairParts,
         settings: MineNegativesSettings,
     ) -> None:
         self.sides, self.vectors, self.neighbours, self.settings = sides, vectors, neighbours, settings
         self.averages = [of_side.cosines[:, :_AVERAGED].mean(1) for of_side in neighbours]
-        self.rows = [_rows_of_lines(file, side) for file, side in zip(files, sides, strict=True)]
+        self.rows = [
+            np.concatenate([of_side.rows(one_line(pair[:2][side]) for pair in part) for part in pairs])
+            for side, of_side in enumerate(sides)
+        ]
         inside = (self.rows[0] >= 0) & (self.rows[1] >= 0)
         self.known = np.unique(self.rows[0][inside] * len(sides[1]) + self.rows[1][inside])  # pairs of the bitext
 
@@ -191,30 +162,12 @@ class _Chooser:
         return [[candidates[row][0] for row, is_wrong in zip(*pair, strict=True) if is_wrong] for pair in best]
 
 
-def _rows_of_lines(file: Path, sentences: Sentences) -> npt.NDArray[np.int64]:
-    """Map each line of a file to its row in the deduplicated sentences; -1 for a line that is too long."""
-    hashes = np.concatenate([_hashes(sentences.batch(number)) for number in range(sentences.batch_count)])
-    order = np.argsort(hashes)
-    hashes, rows = hashes[order], []
-    texts = (text for _, text in lines(file))
-    while block := list(islice(texts, _PAIRS_PER_BLOCK)):
-        wanted = _hashes(block)
-        places = np.searchsorted(hashes, wanted).clip(max=len(hashes) - 1)
-        rows.append(np.where(hashes[places] == wanted, order[places], -1))
-    return np.concatenate(rows)
-
-
-def _hashes(texts: Iterable[str]) -> npt.NDArray[np.uint64]:
-    return np.array([hash_texts(text) for text in texts], dtype=np.uint64)
-
-
-def _records(sources: Sequence[BitextSource], chooser: _Chooser, tally: dict[str, int]) -> Iterator[str]:
-    """Yield a line of JSON for each pair, and count pairs and negatives."""
-    pairs = _pairs(sources, "choosing negatives")
-    while block := list(islice(pairs, _PAIRS_PER_BLOCK)):
-        for pair, *negatives in zip(block, *chooser.choose(tally["pairs"], len(block)), strict=True):
+def _records(parts: PairParts, chooser: _Chooser, tally: dict[str, int]) -> Iterator[dict[str, Any]]:
+    """Yield each pair with its negatives, and count pairs and negatives."""
+    for pairs in Progress(parts, desc="choosing negatives", unit=" parts", delay=2):
+        for pair, *negatives in zip(pairs, *chooser.choose(tally["pairs"], len(pairs)), strict=True):
             tally["pairs"] += 1
             tally["pairs_without_negatives"] += not any(negatives)
             for name, sentences in zip(NEGATIVES, negatives, strict=True):
                 tally[name] += len(sentences)
-            yield json.dumps(pair_record(*pair) | dict(zip(NEGATIVES, negatives, strict=True)), ensure_ascii=False)
+            yield pair_record(*pair) | dict(zip(NEGATIVES, negatives, strict=True))

@@ -6,18 +6,18 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hf_xsent.data.readers.compression import check_text_output
+from hf_xsent.data.output import check_output, write_records
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_writable
 from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.index import import_faiss, nearest_by_index
 from hf_xsent.mining.margin import MinedPairs, pairs_of_neighbours
-from hf_xsent.mining.neighbours import search_precision
-from hf_xsent.mining.output import one_line, write_histogram, write_table
+from hf_xsent.mining.plot import write_histogram
 from hf_xsent.mining.ray_engine import RayEngine
-from hf_xsent.mining.search import SearchOptions, search
+from hf_xsent.mining.search import search
 from hf_xsent.mining.settings import MineSettings
 from hf_xsent.mining.vectors import Fill, VectorStore
 from hf_xsent.models.opening import is_first_process, open_encoder, this_device
@@ -42,7 +42,7 @@ class MinedFile:
 
 @command(MineSettings)
 def mine_files(settings: MineSettings) -> MinedFile | None:
-    """Mine translations among the lines of two files, and write them to a TSV file (``COLUMNS``), best first.
+    """Mine translations among the lines of two files, and write them (``COLUMNS``), best first.
 
     The work folder caches sentences, embeddings and neighbours, so that the same call resumes. Of several processes,
     only the first writes and returns the pairs.
@@ -69,10 +69,9 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
             raise DataError(f"{path} has {len(side)} different sentences, fewer than k = {settings.k}: reduce k")
     gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], files)
     source, target = (VectorStore(work, side, identity, settings.vectors) for side in sides)
-    options = SearchOptions(settings.k, settings.memory_mib, search_precision(here), here)
     vectors = [store.encode(model, fill) for store in (source, target)]
     if settings.index is None:
-        of_source, of_target = search(work, source, target, options, fill)
+        of_source, of_target = search(work, source, target, settings.k, settings.memory_mib, here, fill)
     if not is_first_process():
         return None
     if settings.index is not None:
@@ -85,7 +84,7 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
         mined = mined.above(threshold)
     if settings.top is not None:
         mined = mined.first(settings.top)
-    write_table(settings.output, COLUMNS, _rows(mined, sides[0], sides[1]))
+    write_records(settings.output, COLUMNS, _records(mined, sides[0], sides[1]))
     return MinedFile(mined, settings.output)
 
 
@@ -95,7 +94,7 @@ def _check_files(settings: MineSettings) -> None:
     if source.exists() and target.exists() and source.samefile(target):
         raise DataError(f"{source} is both source and target: give the file of the other language")
     inputs = [source, target, *([Path(settings.calibrate)] if settings.calibrate else [])]
-    check_text_output(settings.output, inputs)
+    check_output(settings.output, inputs)
     if settings.plot is not None:
         check_writable(settings.plot, [*inputs, settings.output])
     if settings.index is not None:
@@ -115,9 +114,9 @@ def _calibrate(mined: MinedPairs, gold: set[tuple[int, int]]) -> float:
     return best.threshold
 
 
-def _rows(mined: MinedPairs, source: Sentences, target: Sentences) -> Iterator[tuple[str, ...]]:
+def _records(mined: MinedPairs, source: Sentences, target: Sentences) -> Iterator[dict[str, Any]]:
     names = ("source", "target", "score", "cosine", "target_rank", "source_rank")
-    for i, j, score, cosine, target_rank, source_rank in mined.rows(*names):
+    for i, j, score, cosine, *ranks in mined.rows(*names):
         (text, line), (translation, target_line) = source[i], target[j]
-        figures = (f"{score:.6f}", f"{cosine:.6f}", str(target_rank), str(source_rank), str(line), str(target_line))
-        yield (*figures, *(one_line(side) for side in (text, translation)))
+        values = (round(score, 6), round(cosine, 6), *ranks, line, target_line, text, translation)
+        yield dict(zip(COLUMNS, values, strict=True))

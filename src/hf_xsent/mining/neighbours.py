@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,9 @@ def nearest_one_way(
     return best.result()
 
 
+@cache
 def search_precision(device: str | torch.device = "cpu") -> str:
-    """Return the precision in which this device searches faster; neighbours are the same up to float32 rounding."""
+    """Measure once the precision in which this device searches faster; neighbours are equal up to float32 rounding."""
     gain = bfloat16_gain(512, device)
     if gain < _WORTHWHILE_GAIN:
         return "float32"

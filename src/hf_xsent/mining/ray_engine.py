@@ -59,7 +59,7 @@ class RayEngine:
 def _run(store: Store, name: str, job: Any, device: str) -> None:
     """Compute a result in a worker, which sees only the GPU that Ray assigned."""
     if isinstance(job, SearchJob):
-        job = replace(job, options=replace(job.options, device=device))
+        job = replace(job, device=device)
     else:
         model = getattr(job, "model", None)
         if isinstance(module := getattr(model, "model", model), nn.Module):

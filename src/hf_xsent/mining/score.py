@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,24 +14,24 @@ import torch
 from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.identification import check_language
-from hf_xsent.data.pairs import open_pairs
-from hf_xsent.data.readers.compression import check_text_output
-from hf_xsent.data.readers.formats import read_pairs
+from hf_xsent.data.output import check_output, one_line, write_records
+from hf_xsent.data.pairs import PairParts, open_pairs, store_pairs
+from hf_xsent.data.readers.formats import LinkedPair, read_pairs
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError
-from hf_xsent.logs import Progress
+from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.margin import margin_score
-from hf_xsent.mining.neighbours import Vectors, nearest_one_way
-from hf_xsent.mining.output import one_line, write_table
+from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.settings import ScoreSettings
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encode_interface import SupportsEncode, check_finite
-from hf_xsent.models.opening import open_encoder, this_device
+from hf_xsent.models.opening import is_first_process, open_encoder, this_device
+from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
 
 COLUMNS = ("score", "cosine", "source", "target")
-_PAIRS_PER_BLOCK = 1 << 14
+_PAIRS_PER_PART = 1 << 14
 _PAIRS_TO_IDENTIFY = 10_000
 
 
@@ -47,12 +49,13 @@ class ScoredPairs:
 
 
 @command(ScoreSettings)
-def score_pairs(settings: ScoreSettings) -> ScoredPairs:
-    """Write the cosine of each pair, or its margin if both pools of sentences are given, to a TSV file.
+def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
+    """Write the cosine of each pair, or its margin if both pools of sentences are given.
 
     The pairs keep their order; memory does not grow with their number. For a margin, each sentence is compared with its
     ``k`` nearest in the pool of the other side. ``filter`` applies the default cleaning rules and the changes in a list
-    such as ``["min_score=0.7"]``, which may be empty.
+    such as ``["min_score=0.7"]``, which may be empty. The work folder caches scores, so that the same call resumes. Of
+    several processes, only the first writes and returns the number of pairs.
 
     ```python
     from hf_xsent import score_pairs
@@ -62,20 +65,27 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs:
     ```
     """
     source, pool_files = open_pairs(settings), [file for file in (settings.source_pool, settings.target_pool) if file]
-    check_text_output(settings.output, [*source_files(source), *pool_files])
+    check_output(settings.output, [*source_files(source), *pool_files])
     pair_filter = None if settings.filter is None else _open_filter(settings, source)
+    parts = store_pairs([source], settings.work_folder / "pairs", _PAIRS_PER_PART)
     model, identity = open_encoder(settings)
     sides = [load_sentences(file, settings.work_folder / "sentences") for file in pool_files]
     for file, side in zip(pool_files, sides, strict=True):
         if len(side) < settings.k:
             raise DataError(f"{file} holds {len(side)} sentences, fewer than k = {settings.k}: lower --k")
-    pools = [VectorStore(settings.work_folder, side, identity).encode(model) for side in sides]
-    pairs = iter(Progress(read_pairs(source), desc="scoring", unit=" pairs"))
-    blocks = iter(lambda: list(islice(pairs, _PAIRS_PER_BLOCK)), [])
-    rows = (row for block in blocks for row in _rows(block, model, pools, settings))
+    pools = [VectorStore(settings.work_folder, side, identity) for side in sides]
+    for pool in pools:
+        pool.encode(model)
+    decisive = [parts.fingerprint, identity, [pool.made_from for pool in pools], settings.k if pools else None]
+    store = Store(settings.work_folder / "scores" / digest(decisive))
+    names = [f"{number:06d}.npy" for number in range(len(parts))]
+    store.fill(names, ScoreJob(model, parts, pools, settings.k, settings.device), "scoring")
+    if not is_first_process():
+        return None
+    records = (record for name, part in zip(names, parts, strict=True) for record in _records(store, name, part))
     if pair_filter is not None:
-        rows = (row for row in rows if pair_filter.accepts(row[2], row[3], float(row[0])))
-    count = write_table(settings.output, COLUMNS, rows)
+        records = (row for row in records if pair_filter.accepts(row["source"], row["target"], row["score"]))
+    count = write_records(settings.output, COLUMNS, records)
     report = None if pair_filter is None else CleaningReport({settings.language: pair_filter.counts})
     return ScoredPairs(count, report, settings.output)
 
@@ -90,26 +100,38 @@ def _open_filter(settings: ScoreSettings, source: BitextSource) -> PairFilter:
     return pair_filter
 
 
-def _rows(
-    pairs: list[tuple[str, str]], model: SupportsEncode, pools: Sequence[Vectors], settings: ScoreSettings
-) -> Iterator[tuple[str, ...]]:
-    """Yield the columns of each pair."""
-    sides = [_embed(model, list(side)) for side in zip(*pairs, strict=True)]
-    cosines = (sides[0] * sides[1]).sum(1)
-    scores = cosines
-    if pools:
-        device = this_device(settings.device)
-        averages = [
-            nearest_one_way(side, pool, settings.k, device=device).cosines.mean(1)
-            for side, pool in zip(sides, reversed(pools), strict=True)
-        ]
-        scores = margin_score(cosines, averages[0], averages[1])
-    for (text, translation), score, cosine in zip(pairs, scores.tolist(), cosines.tolist(), strict=True):
-        yield f"{score:.6f}", f"{cosine:.6f}", one_line(text), one_line(translation)
+def _records(store: Store, name: str, pairs: Sequence[LinkedPair]) -> Iterator[dict[str, Any]]:
+    """Yield the pairs of a part with their scores."""
+    for pair, (score, cosine) in zip(pairs, store.read(name, np.load).tolist(), strict=True):
+        texts = (one_line(text) for text in pair[:2])
+        yield dict(zip(COLUMNS, (round(score, 6), round(cosine, 6), *texts), strict=True))
 
 
-def _embed(model: SupportsEncode, texts: list[str]) -> torch.Tensor:
-    """Return unit vectors."""
-    vectors = np.asarray(model.encode(texts))
-    check_finite(vectors, str(vectors.dtype), lambda row: repr(texts[row][:40]))
-    return torch.nn.functional.normalize(torch.from_numpy(vectors).float(), dim=1)
+@dataclass(frozen=True)
+class ScoreJob:
+    """Write score and cosine of each pair of a part."""
+
+    model: SupportsEncode
+    parts: PairParts
+    pools: Sequence[VectorStore]  # of sources and of targets, or none
+    k: int
+    device: str | None
+
+    def __call__(self, name: str, path: Path) -> None:
+        """Encode the pairs, compare them, write the scores."""
+        pairs = self.parts[int(Path(name).stem)]
+        sides = [self._embed([pair[side] for pair in pairs]) for side in range(2)]
+        scores = cosines = (sides[0] * sides[1]).sum(1)
+        if self.pools:
+            averages = [
+                nearest_one_way(side, pool.read(), self.k, device=this_device(self.device)).cosines.mean(1)
+                for side, pool in zip(sides, reversed(self.pools), strict=True)
+            ]
+            scores = margin_score(cosines, averages[0], averages[1])
+        write_arrays(path, torch.stack((scores, cosines), 1).numpy())
+
+    def _embed(self, texts: list[str]) -> torch.Tensor:
+        """Return unit vectors."""
+        vectors = np.asarray(self.model.encode(texts))
+        check_finite(vectors, str(vectors.dtype), lambda row: repr(texts[row][:40]))
+        return torch.nn.functional.normalize(torch.from_numpy(vectors).float(), dim=1)

@@ -1,7 +1,11 @@
-"""Search the neighbours of both sides in shards: one file of targets against all sources at a time."""
+"""Search the exact neighbours of both sides block by block, so that processes share the search and it resumes.
+
+A block compares some files of sources with some files of targets: it is a rectangle of the matrix of cosines.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,67 +13,72 @@ import numpy as np
 import torch
 
 from hf_xsent.files import write_arrays
-from hf_xsent.mining.neighbours import nearest_both_ways
+from hf_xsent.mining.neighbours import nearest_both_ways, search_precision
 from hf_xsent.mining.top_k import Neighbours, merge_neighbours
-from hf_xsent.mining.vectors import Fill, VectorStore, shard_names, shard_number
+from hf_xsent.mining.vectors import Fill, VectorStore
+from hf_xsent.models.opening import this_device
 from hf_xsent.runs.store import Store
 
-_ARRAYS = ("source_cosines", "source_rows", "target_cosines", "target_rows")  # of a shard's file
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """Settings of the exact search; the precision changes its time, and the result only by float32 rounding."""
-
-    k: int = 4
-    memory_mib: int = 512
-    precision: str = "float32"
-    device: str = "cpu"
+_MOST_BLOCKS = 1024  # more files are joined to larger blocks, since every block stores neighbours of both sides
+_ARRAYS = ("source_cosines", "source_rows", "target_cosines", "target_rows")  # of a block's file
 
 
 def search(
-    work: Path, source: VectorStore, target: VectorStore, options: SearchOptions, fill: Fill = Store.fill
+    work: Path,
+    source: VectorStore,
+    target: VectorStore,
+    k: int,
+    memory_mib: int,
+    device: str | None,
+    fill: Fill = Store.fill,
 ) -> tuple[Neighbours, Neighbours]:
     """Return the exact neighbours of both sides."""
-    made_from = {
-        f"{side} {key}": value
-        for side, vectors in (("source", source), ("target", target))
-        for key, value in vectors.made_from.items()
-    }
-    name = f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{options.k}"
-    store, names = Store(work / "neighbours" / name, made_from), shard_names(len(target.names), "npz")
-    fill(store, names, SearchJob(source, target, options), "searching")
-    of_source, targets = store.read(names[0], _read)
-    of_target = [targets]
-    for name in names[1:]:
-        more, targets = store.read(name, _read)
-        of_source = merge_neighbours(of_source, more, options.k)
-        of_target.append(targets)
-    return of_source, Neighbours(*(torch.cat([getattr(n, side) for n in of_target]) for side in ("cosines", "indices")))
+    files = len(source.names), len(target.names)
+    edge = math.ceil(math.sqrt(files[0] * files[1] / _MOST_BLOCKS))
+    blocks = [range(0, count, edge) for count in files]
+    names = [[f"{row:05d}-{column:05d}.npz" for column in blocks[1]] for row in blocks[0]]
+    name = f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{k}-{edge}"
+    store = Store(work / "neighbours" / name, {"source": source.made_from, "target": target.made_from})
+    job = SearchJob(source, target, edge, k, memory_mib, device)
+    fill(store, [name for row in names for name in row], job, "searching")
+    of_source: list[Neighbours] = []
+    of_target: list[Neighbours] = []
+    for row in names:
+        sides = [store.read(name, _read) for name in row]
+        of_source.append(_merge([side[0] for side in sides], k))
+        targets = [side[1] for side in sides]
+        of_target = [_merge(pair, k) for pair in zip(of_target, targets, strict=True)] if of_target else targets
+    return _join(of_source), _join(of_target)
 
 
 @dataclass(frozen=True)
 class SearchJob:
-    """Write the neighbours of all sources among one file of targets, and of these targets among all sources."""
+    """Write the neighbours within a block: of its sources among its targets, and the reverse."""
 
     source: VectorStore
     target: VectorStore
-    options: SearchOptions
+    edge: int  # files of each side in a block
+    k: int
+    memory_mib: int
+    device: str | None
 
     def __call__(self, name: str, path: Path) -> None:
         """Search and write the neighbours."""
-        options, number = self.options, shard_number(name)
+        starts = [int(number) for number in Path(name).stem.split("-")]
+        sides = self.source, self.target
+        vectors = [side.read(side.names[start : start + self.edge]) for side, start in zip(sides, starts, strict=True)]
+        rows = [side.sentences.rows_per_batch * start for side, start in zip(sides, starts, strict=True)]
+        device = this_device(self.device)
         of_source, of_target = nearest_both_ways(
-            self.source.read(),
-            self.target.read([self.target.names[number]]),
-            options.k,
-            options.memory_mib,
-            options.device,
-            getattr(torch, options.precision),
+            vectors[0],
+            vectors[1],
+            self.k,
+            self.memory_mib,
+            device,
+            getattr(torch, search_precision(device)),
             allow_fewer=True,
         )
-        rows = of_source.indices + number * self.target.sentences.rows_per_batch
-        arrays = of_source.cosines, rows, of_target.cosines, of_target.indices
+        arrays = of_source.cosines, of_source.indices + rows[1], of_target.cosines, of_target.indices + rows[0]
         write_arrays(path, {key: array.numpy() for key, array in zip(_ARRAYS, arrays, strict=True)})
 
 
@@ -77,3 +86,16 @@ def _read(path: Path) -> tuple[Neighbours, Neighbours]:
     with np.load(path) as file:
         arrays = [torch.from_numpy(file[key]) for key in _ARRAYS]
     return Neighbours(*arrays[:2]), Neighbours(*arrays[2:])
+
+
+def _merge(parts: list[Neighbours] | tuple[Neighbours, ...], k: int) -> Neighbours:
+    """Return the nearest of the same sentences among the candidates of all parts."""
+    merged = parts[0]
+    for part in parts[1:]:
+        merged = merge_neighbours(merged, part, k)
+    return merged
+
+
+def _join(parts: list[Neighbours]) -> Neighbours:
+    """Return the neighbours of the sentences of all parts."""
+    return Neighbours(torch.cat([part.cosines for part in parts]), torch.cat([part.indices for part in parts]))

@@ -36,7 +36,11 @@ class MineSettings(SearchSettings):
     )
     target: str = setting(None, "Sentences of the other language, one per line.", positional=True, required=True)
     output: str = setting(
-        None, "Write the pairs to this TSV file, best first.", metavar="FILE", required=True, aliases=("o",)
+        None,
+        "Write the pairs to this TSV, JSONL or Parquet file, best first.",
+        metavar="FILE",
+        required=True,
+        aliases=("o",),
     )
     margin: str = setting(
         "ratio",
@@ -123,7 +127,7 @@ class ScoreSettings(EncodingSettings, WorkSettings, PairSettings):
     hf-xsent score pairs.tsv --model runs/mine -o clean.tsv --language de --filter min_score=0.7 max_length_ratio=2
     """
 
-    output: str = output_setting("Write the scored pairs to this TSV file.")
+    output: str = output_setting("Write the scored pairs to this TSV, JSONL or Parquet file.")
     source_pool: str | None = setting(
         None,
         "Search the neighbours of targets in this file, one sentence per line; needs --target_pool.",

@@ -58,7 +58,7 @@ class VectorStore:
         self.sentences, self.dtype = sentences, dtype
         self.made_from = {"sentences": sentences.fingerprint, "dtype": dtype, **identity}
         self.store = Store(work / "vectors" / sentences.fingerprint, self.made_from)
-        self.names = shard_names(sentences.batch_count, "npy")
+        self.names = [f"{number:05d}.npy" for number in range(sentences.batch_count)]
 
     def encode(self, model: SupportsEncode, fill: Fill = Store.fill) -> ShardedVectors:
         """Encode the sentences that are not encoded yet, and return all embeddings."""
@@ -80,7 +80,7 @@ class EncodingJob:
 
     def __call__(self, name: str, path: Path) -> None:
         """Encode and write the embeddings."""
-        number = shard_number(name)
+        number = int(Path(name).stem)
         vectors = np.asarray(self.model.encode(self.sentences.batch(number))).astype(self.dtype)
 
         def name_sentence(row: int) -> str:
@@ -89,16 +89,6 @@ class EncodingJob:
 
         check_finite(vectors, self.dtype, name_sentence)
         write_arrays(path, vectors)
-
-
-def shard_names(count: int, suffix: str) -> list[str]:
-    """Name the files of shards."""
-    return [f"{number:05d}.{suffix}" for number in range(count)]
-
-
-def shard_number(name: str) -> int:
-    """Return the number of a shard's file."""
-    return int(Path(name).stem)
 
 
 def _memory_map(path: Path) -> np.ndarray:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
-from itertools import chain, islice
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hf_xsent.data.pairs import open_pairs
-from hf_xsent.data.readers.compression import check_text_output, is_jsonl
-from hf_xsent.data.readers.formats import LinkedPair, read_pairs, read_valid_pairs
+from hf_xsent.data.output import check_output, write_records
+from hf_xsent.data.pairs import PairParts, open_pairs, store_pairs
+from hf_xsent.data.readers.compression import is_jsonl
+from hf_xsent.data.readers.formats import read_valid_pairs
 from hf_xsent.data.readers.records import pair_record
-from hf_xsent.data.readers.sources import BitextSource, source_files
+from hf_xsent.data.readers.sources import source_files
 from hf_xsent.data.words.links import format_links, with_links
 from hf_xsent.data.words.splitting import split_words
+from hf_xsent.errors import OutputError
 from hf_xsent.files import digest, write_text
-from hf_xsent.logs import Progress
 from hf_xsent.models.opening import is_first_process
-from hf_xsent.runs.identity import identify_files, identify_model
+from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
 from hf_xsent.words.aligners import WordAligner, open_aligner
 from hf_xsent.words.settings import AlignWordsSettings
 
 PAIRS_PER_PART = 2000
+_ALL_PAIRS = 1 << 40  # the statistical aligner estimates its model on all pairs
 
 
 @dataclass(frozen=True)
@@ -54,59 +53,61 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     ```
     """
     source = open_pairs(settings)
-    check_text_output(settings.output, [*source_files(source), *filter(None, [settings.links])], jsonl=True)
+    check_output(settings.output, [*source_files(source), *filter(None, [settings.links])])
+    if Path(settings.output).suffix.lower() == ".parquet":
+        raise OutputError(f"cannot write {settings.output} as Parquet: name the output .jsonl or .links")
     if settings.links:
         return _write(settings.output, with_links(read_valid_pairs(source), settings.links, settings.link_words))
-    for _ in Progress(read_pairs(source), desc="checking", unit=" pairs", delay=2):
-        pass  # raise an error for a bad line before hours of work
+    settings.check_aligner()
+    size = _ALL_PAIRS if settings.aligner == "statistical" else PAIRS_PER_PART
+    parts = store_pairs([source], settings.work_folder / "pairs", size)
     aligner = open_aligner(settings)
     model = None if settings.model is None else identify_model(settings.model)
-    contents = identify_files(source_files(source))
-    decisive = [asdict(source), contents, settings.aligner, aligner.identity, model, PAIRS_PER_PART]
-    store = Store(settings.work_folder / digest(decisive))
-    if is_first_process():
-        parts = (
-            zip(part, _links(store, number, part, aligner), strict=True) for number, part in _parts(source, aligner)
-        )
-        return _write(settings.output, chain.from_iterable(parts))
-    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    for number, part in _parts(source, aligner):
-        if number % count == rank:
-            _links(store, number, part, aligner)
-    return None
+    decisive = [parts.fingerprint, settings.aligner, aligner.identity, model]
+    store = Store(settings.work_folder / "links" / digest(decisive))
+    names = [f"{number:06d}.links" for number in range(len(parts))]
+    store.fill(names, AlignmentJob(aligner, parts), "aligning")
+    if not is_first_process():
+        return None
+    linked = (
+        (pair, links)
+        for name, part in zip(names, parts, strict=True)
+        for pair, links in zip(part, store.read(name, _read_lines), strict=True)
+    )
+    return _write(settings.output, linked)
 
 
-def _parts(source: BitextSource, aligner: WordAligner) -> Iterator[tuple[int, list[LinkedPair]]]:
-    """Yield the pairs in numbered parts."""
-    pairs = iter(Progress(read_valid_pairs(source), desc="aligning", unit=" pairs"))
-    number = 0
-    while part := list(pairs if aligner.needs_all_pairs else islice(pairs, PAIRS_PER_PART)):
-        yield number, part
-        number += 1
+@dataclass(frozen=True)
+class AlignmentJob:
+    """Write the links of each pair of a part as Pharaoh lines."""
 
+    aligner: WordAligner
+    parts: PairParts
 
-def _links(store: Store, number: int, pairs: Sequence[LinkedPair], aligner: WordAligner) -> list[str]:
-    """Return the links of each pair of a part, aligned now or by an earlier run."""
-    return store.get(f"{number:06d}.links", partial(_write_links, aligner, pairs), _read_lines)
-
-
-def _write_links(aligner: WordAligner, pairs: Sequence[LinkedPair], path: Path) -> None:
-    sources, targets = [split_words(pair[0]) for pair in pairs], [split_words(pair[1]) for pair in pairs]
-    path.write_text("".join(f"{format_links(links)}\n" for links in aligner.align(sources, targets)), "utf-8")
+    def __call__(self, name: str, path: Path) -> None:
+        """Align the pairs, write their links."""
+        pairs = self.parts[int(Path(name).stem)]
+        sources, targets = ([split_words(pair[side]) for pair in pairs] for side in range(2))
+        aligned = self.aligner.align(sources, targets)
+        path.write_text("".join(f"{format_links(links)}\n" for links in aligned), "utf-8")
 
 
 def _read_lines(path: Path) -> list[str]:
     return path.read_text("utf-8").split("\n")[:-1]
 
 
-def _write(output: str, linked_pairs: Iterator[tuple[LinkedPair, str]]) -> AlignedPairs:
-    jsonl, count = is_jsonl(Path(output).name), 0
+def _write(output: str, linked_pairs: Iterator[tuple[tuple[Any, ...], str]]) -> AlignedPairs:
+    """Write pairs with links if the name is that of a JSON Lines file, else Pharaoh lines."""
+    count = 0
 
-    def lines() -> Iterator[str]:
+    def counted() -> Iterator[tuple[tuple[Any, ...], str]]:
         nonlocal count
         for pair, links in linked_pairs:
             count += bool(links)
-            yield (json.dumps(pair_record(*pair) | {"links": links}, ensure_ascii=False) if jsonl else links) + "\n"
+            yield pair, links
 
-    write_text(output, lines())
+    if is_jsonl(Path(output).name):
+        write_records(output, (), (pair_record(*pair) | {"links": links} for pair, links in counted()))
+    else:
+        write_text(output, (f"{links}\n" for _, links in counted()))
     return AlignedPairs(count, output)

@@ -14,8 +14,6 @@ from hf_xsent.words.settings import AlignerSettings
 class WordAligner(Protocol):
     """An aligner of the words of sentence pairs."""
 
-    needs_all_pairs: bool  # True if one call of align must get all pairs, to estimate statistics from them
-
     @property
     def identity(self) -> tuple[Any, ...]:
         """All that decides the links besides sentences and weights."""

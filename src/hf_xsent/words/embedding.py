@@ -36,8 +36,6 @@ class EmbeddingAligner:
     sentence, as in training.
     """
 
-    needs_all_pairs = False
-
     def __init__(
         self,
         model: SentenceEncoder,

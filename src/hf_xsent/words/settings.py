@@ -74,7 +74,8 @@ class AlignWordsSettings(AlignerSettings, WorkSettings, PairSettings):
         """Refuse to align and to convert links at once."""
         settings = {"model": self.model, "layer": self.layer, "threshold": self.threshold}
         aligning = [name for name, value in settings.items() if value is not None]
-        aligning += ["aligner"] if self.aligner != "embedding" else []
+        changed = {"aligner": self.aligner != "embedding", "precision": self.precision != "float32"}
+        aligning += [name for name, is_set in (changed | {"device": self.device is not None}).items() if is_set]
         if self.links and aligning:
             raise RecipeError(f"--links converts links instead of aligning: omit --{aligning[0]}")
         if not self.links and self.link_words != "script":

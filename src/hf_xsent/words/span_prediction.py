@@ -34,8 +34,6 @@ class SpanAligner:
     (arXiv:2404.02490).
     """
 
-    needs_all_pairs = False
-
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, threshold: float = THRESHOLD
     ) -> None:

@@ -17,7 +17,6 @@ _MAX_WORDS = 1000  # per sentence, the limit of eflomal
 class StatisticalAligner:
     """An aligner trained on the pairs it aligns (better with more pairs), symmetrised by grow-diag-final-and."""
 
-    needs_all_pairs = True
     identity: tuple[()] = ()
 
     def __init__(self) -> None:

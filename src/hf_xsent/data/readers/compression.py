@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import json
 import lzma
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from hf_xsent.errors import DataError, OutputError
-from hf_xsent.files import check_writable
+from hf_xsent.errors import DataError
 
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # as Arrow names them
 _SUFFIXES = (*_CODECS, ".xz")
@@ -117,19 +116,6 @@ def parse_json(text: str | bytes) -> Any:
 def strip_compression(name: str) -> str:
     """Remove the compression suffix of a file name."""
     return next((name[: -len(suffix)] for suffix in _SUFFIXES if name.lower().endswith(suffix)), name)
-
-
-def check_text_output(output: str, others: Iterable[str | Path] = (), jsonl: bool = False) -> None:
-    """Raise an error if an output cannot be written, or its name would be read as another format.
-
-    ``jsonl``: the output is JSON Lines if its name says so.
-    """
-    suffix = Path(output).suffix
-    if strip_compression(output) != output:
-        raise OutputError(f"cannot write {output} as a compressed file: name the output without {suffix}")
-    if is_jsonl(output) and not jsonl:
-        raise OutputError(f"cannot write {output} as JSON Lines: name the output .tsv instead of {suffix}")
-    check_writable(output, others)
 
 
 def is_jsonl(name: str) -> bool:
