@@ -153,7 +153,7 @@ def test_mined_negatives_are_trained_on(
     plain = run.start("--overwrite", data=mined, objectives={"translation_ranking": {"symmetric": True}})
     assert [sum("negative" in key for key in trained._batch) for trained in (trainer, plain)] == [6, 0]
     assert trainer.state.log_history[1]["loss"] > plain.state.log_history[1]["loss"]
-    with pytest.raises(RecipeError, match="no pair has any: find them with hf-xsent mine-negatives"):
+    with pytest.raises(RecipeError, match="no pair has any: train on the JSONL of hf-xsent mine-negatives"):
         run.start("--overwrite", objectives=objectives)
 
 
