@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
 
 import torch
 
@@ -18,6 +17,7 @@ from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.evaluate import describe
 from hf_xsent.evaluation.registry import load_task
 from hf_xsent.evaluation.report import Measurement, Report
+from hf_xsent.evaluation.task import ModelEncoder
 from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForSentenceEmbedding
@@ -65,8 +65,7 @@ def measure(run: Run) -> None:
     described = describe(embedder, run.model if run.seed is None else run.training) | {"pooling": run.pooling}
     for name in missing:
         task = load_task(name, run.tasks[name], run.folder.parents[1] / "cache")
-        source: Any = embedder if isinstance(task, WordAlignmentTask) else encoder.encode
-        scores, outcomes = task.measure(source)
+        scores, outcomes = task.measure(ModelEncoder(embedder if isinstance(task, WordAlignmentTask) else encoder))
         run.scores.compute(run.scores_file(name), Measurement(Report.of(task, described, scores), outcomes).write)
 
 

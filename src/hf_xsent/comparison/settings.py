@@ -38,8 +38,9 @@ class CompareSettings:
     )
     tasks: dict[str, Any] | None = setting(
         None,
-        "Tasks with their options: tatoeba (data, group or languages), bucc, sts17, sts22 (data, languages), retrieval "
-        "(data, languages, max_pairs, target_language), word_alignment (data, choose, languages).",
+        "Tasks with their options: tatoeba (data, group or languages), bucc, sts17, sts22, answer_retrieval (data, "
+        "languages), mixed_pool (data, languages, max_pairs), retention (data, languages, start), retrieval (data, "
+        "languages, max_pairs, target_language), word_alignment (data, choose, languages).",
         required=True,
     )
     title: str | None = setting(None, "Heading of the report. (default: the name of the study)")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.evaluation.registry import read_tasks
@@ -26,11 +23,12 @@ from hf_xsent.evaluation.report import (
     task_table,
 )
 from hf_xsent.evaluation.settings import EvaluateSettings
-from hf_xsent.evaluation.task import Encode, EvaluationTask
-from hf_xsent.files import check_free_space, check_writable, digest, write_json
+from hf_xsent.evaluation.summary import NOTE, summary_page, summary_table
+from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder
+from hf_xsent.evaluation.vectors import SentenceVectors
+from hf_xsent.files import check_writable, digest, write_json, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encode_interface import check_finite
 from hf_xsent.models.sentence_encoder import View
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.store import Store
@@ -46,16 +44,28 @@ class Evaluation:
     tasks: Sequence[EvaluationTask]
     reports: Sequence[Report]
     models: Mapping[str, str] = field(default_factory=dict)  # short names by model
+    suite: bool = False
 
     def __str__(self) -> str:
-        """Format one table per task and model, or per task if models or layers are compared."""
+        """Format one table of all tasks of a suite, else one per task, or per task and model."""
+        if self.suite:
+            return f"{summary_table(self.tasks, self.by_model)}\n{NOTE if len(self.by_model) == 2 else ''}"
         tables = []
         for task in self.tasks:
-            reports = [report for report in self.reports if report.task == task.name]
-            by_name = {self.models.get(report.settings["model"], ""): report for report in reports}
-            several = len(self.models) > 1
-            tables.append(comparison_table(task, by_name) if several else task_table(task, reports))
+            if len(self.models) > 1:
+                tables.append(comparison_table(task, {name: of[task.name] for name, of in self.by_model.items()}))
+            else:
+                tables.append(task_table(task, [report for report in self.reports if report.task == task.name]))
         return "\n\n".join(tables) + "\n"
+
+    @property
+    def by_model(self) -> dict[str, dict[str, Report]]:
+        """The first report of each model and task."""
+        reports: dict[str, dict[str, Report]] = {}
+        for report in self.reports:
+            model = report.settings["model"]
+            reports.setdefault(self.models.get(model, model), {}).setdefault(report.task, report)
+        return reports
 
 
 @command(EvaluateSettings)
@@ -63,7 +73,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     """Measure models on tasks: one report per model, task, pooling, layer and dimension.
 
     A model is a folder, a Hub id or an object with ``encode``; pooling and layer are then its own. ``output`` is a JSON
-    file of the results; what it has already is not measured again.
+    file of the results; what it has already is not measured again. ``suite`` is a folder with the data of tasks.
 
     ```python
     from hf_xsent import evaluate
@@ -73,9 +83,20 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
         print(report.task, report.groups["all"]["mean"])
     ```
     """
-    tasks = read_tasks(settings.tasks, settings.languages, settings.group)
-    if not all(isinstance(model, str | os.PathLike) for model in settings.model):
-        return _evaluate_object(settings, tasks)
+    tasks = read_tasks(settings.tasks, settings.languages, settings.group, settings.suite)
+    if settings.page is not None:
+        check_writable(settings.page)
+    if all(isinstance(model, str | os.PathLike) for model in settings.model):
+        evaluation = _evaluate_models(settings, tasks)
+    else:
+        evaluation = _evaluate_object(settings, tasks)
+    if settings.page is not None:
+        write_text(settings.page, summary_page(tasks, evaluation.by_model).html())
+    return evaluation
+
+
+def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Evaluation:
+    """Measure models given by their names, and compare each with the first."""
     layers = None if settings.layers is None else parse_layers(settings.layers)
     poolings = [name for names in settings.pooling or () for name in names.split(",")]
     names = short_names([os.fspath(model) for model in settings.model])
@@ -87,6 +108,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     if settings.output is not None:
         check_writable(settings.output)
         store, earlier = Store(f"{settings.output}.work"), read_reports(settings.output)
+    start: Start | None = None
     first: dict[str, Measurement] = {}  # by task
     for model in names:
         embedder = SentenceEmbedder.from_pretrained(
@@ -97,9 +119,11 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
             for pooling in poolings or [embedder.view.pooling]
             for layer in ([embedder.view.layer] if layers is None else layers)
         ]
-        for task, measurements in measure_tasks(
-            embedder, tasks, describe(embedder, model), views, settings.dims, store
-        ):
+        described = describe(embedder, model)
+        dims = [embedder.width] if settings.dims is None else settings.dims
+        check_views(embedder, views, dims)
+        vectors = SentenceVectors(embedder, views, (text for task in tasks for text in task.inputs()))
+        for task, measurements in measure_tasks(vectors, tasks, described, views, dims, store, start):
             new = [measurement.report for measurement in measurements]
             if task.name in first:
                 new = [compare_with_first(task, next(iter(names.values())), first[task.name], measurements[0])]
@@ -108,7 +132,8 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
             if settings.output is not None:
                 _write_results(settings.output, earlier, reports)
             logger.info("%s", "\n".join(report.headline(task) for report in new))
-    return Evaluation(tasks, reports, names)
+        start = start or Start(described["model_fingerprint"], vectors.of(views[0], dims[0]))
+    return Evaluation(tasks, reports, names, settings.suite is not None)
 
 
 def _write_results(output: str, earlier: Sequence[Report], reports: Sequence[Report]) -> None:
@@ -143,36 +168,38 @@ def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, 
     } | ({"prompt": embedder.prompt} if embedder.prompt else {})
 
 
+class Start(NamedTuple):
+    """The first of several models, with which later ones are compared."""
+
+    fingerprint: str
+    encode: Encode
+
+
 def measure_tasks(
-    embedder: SentenceEmbedder,
+    vectors: SentenceVectors,
     tasks: Sequence[EvaluationTask],
     described: Mapping[str, Any],
-    views: Sequence[View] | None = None,
-    dims: Sequence[int] | None = None,
+    views: Sequence[View],
+    dims: Sequence[int],
     store: Store | None = None,
+    start: Start | None = None,
 ) -> Iterator[tuple[EvaluationTask, list[Measurement]]]:
     """Yield each task with its measurements, one per view and dimension, as soon as it is measured.
 
     ``described`` are settings that identify the model (``describe``). Measurements that are in the store with the same
     settings, data and versions are read from it.
     """
-    views = [embedder.view] if views is None else views
-    dims = [embedder.width] if dims is None else dims
-    _check(embedder, views, dims)
-    variants = [
-        (view, dim, {**described, "pooling": view.pooling, "layer": view.layer, "dim": dim})
-        for view, dim in product(views, dims)
-    ]
-    missing = [
-        task
-        for task in tasks
-        if store is None or store.missing(_name(task, view_settings) for *_, view_settings in variants)
-    ]
-    vectors = SentenceVectors(embedder, views, (text for task in missing for text in task.sentences()))
     for task in tasks:
+        settings = dict(described)
+        if task.needs_start and start is not None:
+            task, settings["start"] = task.beside(start.encode), start.fingerprint
+        variants = [
+            (view, dim, {**settings, "pooling": view.pooling, "layer": view.layer, "dim": dim})
+            for view, dim in product(views, dims)
+        ]
+        if store is None or store.missing(_name(task, view_settings) for *_, view_settings in variants):
+            vectors.add(task.inputs())
         measurements = []
-        if task in missing:
-            vectors.add(task.sentences())
         for view, dim, view_settings in Progress(variants, desc=f"scoring {task.name}", unit=" settings", delay=2):
             write = partial(_measure, task, view_settings, vectors.of(view, dim))
             measurements.append(
@@ -195,44 +222,6 @@ def _name(task: EvaluationTask, view_settings: Mapping[str, Any]) -> str:
     return f"{digest([Report.of(task, view_settings).stamp])}.npz"
 
 
-class SentenceVectors:
-    """Embeddings by view, in memory-mapped temporary files, because a sweep over layers can exceed memory."""
-
-    def __init__(self, embedder: SentenceEmbedder, views: Sequence[View], sentences: Iterable[str]) -> None:
-        self._embedder = embedder
-        self._views = list(dict.fromkeys(views))
-        self._rows: dict[str, int] = {}  # of the sentences encoded so far
-        shape = (max(1, len(set(sentences))), embedder.width)  # of all sentences
-        needed = len(self._views) * shape[0] * shape[1] * 4
-        cure = "choose fewer layers at once, or set TMPDIR to a larger disk"
-        check_free_space(tempfile.gettempdir(), needed, "the vectors", cure)
-        self._vectors = {}
-        for view in self._views:
-            with tempfile.TemporaryFile() as file:
-                self._vectors[view] = np.memmap(file, np.float32, "w+", shape=shape)
-
-    def add(self, sentences: Iterable[str]) -> None:
-        """Encode the sentences that are not encoded yet."""
-        new = [text for text in dict.fromkeys(sentences) if text not in self._rows]
-        if not new:
-            return
-        start = len(self._rows)
-        into = [self._vectors[view][start : start + len(new)] for view in self._views]
-        self._embedder.encode_views(new, self._views, show_progress=True, into=into)
-        precision = str(self._embedder.model.dtype).removeprefix("torch.")
-        for vectors in into:
-            check_finite(vectors, precision, lambda row: f"the sentence {new[row][:40]!r}")
-        self._rows |= {text: start + place for place, text in enumerate(new)}
-
-    def of(self, view: View, dim: int) -> Encode:
-        """Return an encoder that looks up embeddings in this view, truncated to ``dim`` dimensions."""
-
-        def encode(sentences: Sequence[str]) -> np.ndarray:
-            return np.asarray(self._vectors[view][[self._rows[text] for text in sentences], :dim])
-
-        return encode
-
-
 def parse_layers(values: Sequence[int | str]) -> list[int]:
     """Return the layers that numbers and ranges name, each once.
 
@@ -248,7 +237,7 @@ def parse_layers(values: Sequence[int | str]) -> list[int]:
     return list(dict.fromkeys(layers))
 
 
-def _check(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:
+def check_views(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:
     """Raise an error if the model lacks a view or a dimension, or has language embeddings."""
     embedder.check_views(views)
     for dim in dims:
@@ -274,8 +263,6 @@ def _evaluate_object(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
     if not hasattr(model, "encode"):
         raise ModelError(f"{type(model).__name__} has no encode: give a folder, a Hub id or a model that encodes text")
 
-    def encode(sentences: Sequence[str]) -> np.ndarray:
-        return np.asarray(model.encode(list(sentences)), dtype=np.float32)
-
-    described = {"model": type(model).__name__}
-    return Evaluation(tasks, [Report.of(task, described, task.score(encode)) for task in tasks])
+    described, encode = {"model": type(model).__name__}, ModelEncoder(model)
+    reports = [Report.of(task, described, task.score(encode)) for task in tasks]
+    return Evaluation(tasks, reports, suite=settings.suite is not None)

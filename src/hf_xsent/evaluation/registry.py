@@ -6,11 +6,13 @@ import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
+from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.mining_f1 import BuccTask
+from hf_xsent.evaluation.mixed_pool import MixedPoolTask
+from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.retrieval import RetrievalTask, TatoebaTask
 from hf_xsent.evaluation.settings import TaskSettings
 from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task
@@ -19,7 +21,18 @@ from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.settings.read import check_known, read_settings
 
 TASKS: dict[str, type[EvaluationTask]] = {
-    task.name: task for task in (TatoebaTask, BuccTask, Sts17Task, Sts22Task, RetrievalTask, WordAlignmentTask)
+    task.name: task
+    for task in (
+        MixedPoolTask,
+        AnswerRetrievalTask,
+        TatoebaTask,
+        BuccTask,
+        Sts17Task,
+        Sts22Task,
+        RetentionTask,
+        RetrievalTask,
+        WordAlignmentTask,
+    )
 }
 
 
@@ -75,20 +88,25 @@ def load_tasks(
     return tasks
 
 
-def read_tasks(tasks: Any, languages: Any = None, group: str | None = None) -> list[EvaluationTask]:
+def read_tasks(
+    tasks: Any, languages: Any = None, group: str | None = None, suite: str | None = None
+) -> list[EvaluationTask]:
     """Load the tasks that settings name: a mapping, words such as ``tatoeba=FOLDER``, or tasks that are loaded.
 
-    A word without a name is a folder with a folder per task. ``languages`` are a mapping, or words such as
-    ``tatoeba=de,fr`` or, for a single task, ``de``.
+    ``suite`` is a folder with a folder per task. ``languages`` are a mapping, or words such as ``tatoeba=de,fr`` or,
+    for a single task, ``de``.
     """
-    if isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
+    if tasks and isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages or group:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
         names = [task.name for task in tasks]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
         return list(tasks)
-    sources = dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks)
+    sources = {} if suite is None else find_tasks(suite)
+    sources |= dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks or ())
+    if not sources:
+        raise RecipeError("tasks is missing: give --tasks or --suite")
     selected = languages if isinstance(languages, Mapping) else _languages(languages or (), list(sources))
     return load_tasks(sources, selected, group)
 
@@ -98,24 +116,23 @@ def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:
     sources: dict[str, str] = {}
     for word in (os.fspath(word) for word in words):
         name, equals, source = word.partition("=")
-        added = {name: source} if equals else task_folders(word)
-        if not added:
-            folders = ", ".join(place for task in TASKS.values() for place in task.folders)
+        if not equals:
             raise RecipeError(
-                f"{word} is not a folder that contains {folders}: write TASK=FOLDER, such as tatoeba={word}"
+                f"--tasks {word} names no task: write TASK={word}, or --suite {word} for a folder of tasks"
             )
-        if repeated := [name for name in added if name in sources]:
-            raise RecipeError(f"the task {repeated[0]} is given twice: {sources[repeated[0]]} and {added[repeated[0]]}")
-        sources |= added
+        if name in sources:
+            raise RecipeError(f"the task {name} is given twice: {sources[name]} and {source}")
+        sources[name] = source
     return sources
 
 
-def task_folders(folder: str | PathLike[str]) -> dict[str, str]:
-    """Return the folder of each task that has one in this folder."""
-    found: dict[str, str] = {}
-    for name, task in TASKS.items():
-        if places := [place for place in task.folders if Path(folder, place).is_dir()]:
-            found[name] = str(Path(folder, places[0]))
+def find_tasks(folder: str | PathLike[str]) -> dict[str, str]:
+    """Return the place of each task whose records are in this folder."""
+    places = {name: task.find(folder) for name, task in TASKS.items()}
+    found = {name: place for name, place in places.items() if place is not None}
+    if not found:
+        folders = ", ".join(place for task in TASKS.values() for place in task.folders)
+        raise RecipeError(f"{folder} is not a folder that contains {folders}: write --tasks TASK=FOLDER")
     return found
 
 

@@ -63,13 +63,13 @@ class Report:
 
     def table(self, task: EvaluationTask) -> str:
         """Format languages, groups, settings and protocol as text."""
-        rows = [[label, *(metrics[key] for key in task.headings)] for label, _, metrics in self.rows()]
-        return f"{Table([task.title, *task.headings.values()], rows)}\n{_join(self.settings)}\n{self.protocol}"
+        rows = [[label, *(metrics.get(key) for key in task.headings)] for label, _, metrics in self.rows()]
+        return f"{Table([task.title, *task.headings.values()], rows)}\n{join_settings(self.settings)}\n{self.protocol}"
 
     def headline(self, task: EvaluationTask) -> str:
         """Format the main metric of all languages in one line."""
         label, _, metrics = list(self.rows())[-1]
-        return f"{task.title}, {_join(self.settings)}: {label} {metrics[task.main_metric]:.2f}"
+        return f"{task.title}, {join_settings(self.settings)}: {label} {metrics[task.main_metric]:.2f}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class Measurement:
         """Write the file."""
         content: dict[str, Any] = {f"rows/{name}": rows for name, rows in self.outcomes.rows.items()}
         content |= {"report": json.dumps(asdict(self.report)), "groups": json.dumps(self.outcomes.groups)}
+        content["parallel"] = self.outcomes.parallel
         with path.open("wb") as file:
             np.savez_compressed(file, **content)
 
@@ -91,7 +92,8 @@ class Measurement:
         """Read what ``write`` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
             rows = {name.removeprefix("rows/"): arrays[name] for name in arrays if name.startswith("rows/")}
-            return cls(Report(**json.loads(str(arrays["report"]))), Outcomes(rows, json.loads(str(arrays["groups"]))))
+            outcomes = Outcomes(rows, json.loads(str(arrays["groups"])), bool(arrays["parallel"]))
+            return cls(Report(**json.loads(str(arrays["report"]))), outcomes)
 
 
 def compare_with_first(task: EvaluationTask, name: str, first: Measurement, other: Measurement) -> Report:
@@ -153,10 +155,11 @@ def sweep_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
             [*(str(report.settings[key]) for key in varied), *(metrics[name][task.main_metric] for name in names)]
         )
     fixed = {key: value for key, value in first.settings.items() if key not in varied}
-    return f"{task.title}\n{Table([*varied, *names], rows)}\n{_join(fixed)}\n{first.protocol}"
+    return f"{task.title}\n{Table([*varied, *names], rows)}\n{join_settings(fixed)}\n{first.protocol}"
 
 
-def _join(settings: Mapping[str, Any]) -> str:
+def join_settings(settings: Mapping[str, Any]) -> str:
+    """Format settings in one line."""
     return ", ".join(f"{key} {value}" for key, value in settings.items())
 
 

@@ -12,10 +12,10 @@ from hf_xsent.settings.declare import setting
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateSettings(EncodingSettings):
-    """Evaluate a checkpoint, an exported folder or any supported encoder on Tatoeba, BUCC and STS.
+    """Evaluate checkpoints, exported folders or supported encoders: mixed pools, Tatoeba, BUCC, STS, what was retained.
 
+    hf-xsent evaluate xlm-roberta-base runs/mine --suite benchmarks --output results.json --page results.html
     hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --group 36 --output results.json
-    hf-xsent evaluate runs/mine --tasks benchmarks   # the folders benchmarks/tatoeba, benchmarks/bucc and so on
     hf-xsent evaluate xlm-roberta-base --tasks tatoeba=mteb/tatoeba-bitext-mining sts17=data/sts17
     hf-xsent evaluate xlm-roberta-base --tasks tatoeba=data/tatoeba --layers 0-12 --pooling mean cls   # encodes once
     hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --dims 384 128 64
@@ -29,12 +29,16 @@ class EvaluateSettings(EncodingSettings):
         positional=True,
         required=True,
     )
-    tasks: list[Any] | dict[str, Any] = setting(
+    tasks: list[Any] | dict[str, Any] | None = setting(
         None,
-        "tatoeba, bucc, sts17, sts22, each with its folder or Hub id, or one folder with a folder per task; in Python "
-        "a mapping, or a list from load_tasks.",
-        required=True,
+        "Tasks, each with its folder or Hub id (such as sts17=FOLDER; docs/evaluation.md lists them); in Python a "
+        "mapping, or a list from load_tasks. (default: those of --suite)",
         metavar="TASK=SOURCE",
+    )
+    suite: str | None = setting(
+        None,
+        "Measure every task whose data is in this folder (tatoeba, ntrex, xquad_r, sts17 and so on); print one table.",
+        metavar="FOLDER",
     )
     languages: list[str] | dict[str, Any] | None = setting(
         None,
@@ -63,6 +67,9 @@ class EvaluateSettings(EncodingSettings):
         local=True,
         aliases=("o",),
     )
+    page: str | None = setting(
+        None, "Write a page with tables and charts to this HTML file. (default: none)", metavar="FILE", local=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +81,10 @@ class TaskSettings:
     )
     languages: list[str] | None = setting(None, "Measure only these languages or pairs.")
     group: str | None = setting(None, "Tatoeba: a group of languages, instead of languages.")
-    max_pairs: int | None = setting(None, "Retrieval: measure the first N pairs of each language.", at_least=1)
+    max_pairs: int | None = setting(
+        None, "Retrieval, mixed_pool: measure the first N pairs or sentences of each language.", at_least=1
+    )
+    start: str | None = setting(None, "Retention: the encoder before training, with which to compare.")
     target_language: str | None = setting(
         None, "Retrieval: the language of the target sentences. (default: that of the methods' recipes)"
     )

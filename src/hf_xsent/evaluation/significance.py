@@ -44,7 +44,7 @@ def paired_differences(
 
     Each side is one or more runs of a model (such as different seeds), whose scores are averaged.
     """
-    rng = np.random.default_rng(0)
+    parallel, rng = first[0].parallel, np.random.default_rng(0)
     measured: dict[str, float] = {}
     resampled: dict[str, np.ndarray] = {}
     for language, rows in first[0].rows.items():
@@ -54,6 +54,8 @@ def paired_differences(
             before, after = (np.mean([score(run[items]) for run in runs], axis=0) for runs in sides)
             return np.asarray(after - before)
 
+        if parallel:  # resample the same items in all languages
+            rng = np.random.default_rng(0)
         count = len(rows)
         measured[language] = float(difference(np.arange(count)))
         at_once = max(1, _NUMBERS_AT_ONCE // count)

@@ -21,10 +21,10 @@ def spearman(scores: Sequence[float] | np.ndarray, gold: Sequence[float] | np.nd
         raise DataError(
             f"a rank correlation needs at least two scores and their gold scores: got {len(scores)} and {len(gold)}"
         )
-    return float(_rank_correlation(np.asarray(scores), np.asarray(gold)))
+    return float(rank_correlation(np.asarray(scores), np.asarray(gold)))
 
 
-def _rank_correlation(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
+def rank_correlation(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
     """Correlate the ranks along the last axis; raise an error for NaN and infinity, which have no rank."""
     if not (np.isfinite(scores).all() and np.isfinite(gold).all()):
         raise DataError("a rank correlation needs finite scores: a score or a gold score is NaN or infinite")
@@ -76,7 +76,7 @@ class _StsTask(EvaluationTask):
     @staticmethod
     def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute Spearman's correlation of cosines with gold scores."""
-        return _rank_correlation(rows[..., 0], rows[..., 1])
+        return rank_correlation(rows[..., 0], rows[..., 1])
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -34,11 +35,41 @@ class Outcomes:
     """The outcomes of test items by language: an array with a row per item, from which a task computes its main metric.
 
     Rows are in the order of the records, so that rows of two models can be compared. ``groups`` maps
-    the name of each mean to the languages that it averages.
+    the name of each mean to the languages that it averages. ``parallel``: row i of each language is the same item.
     """
 
     rows: dict[str, np.ndarray]
     groups: dict[str, list[str]]
+    parallel: bool = False
+
+
+class ModelEncoder:
+    """Encode with a model: calls get its default prompt, ``query`` and ``document`` its prompts of these names."""
+
+    def __init__(self, model: Any) -> None:
+        self.embedder = model
+
+    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+        """Encode with the default prompt."""
+        return self._encode("encode", sentences)
+
+    def query(self, sentences: Sequence[str]) -> np.ndarray:
+        """Encode questions."""
+        return self._encode("encode_query", sentences)
+
+    def document(self, sentences: Sequence[str]) -> np.ndarray:
+        """Encode passages."""
+        return self._encode("encode_document", sentences)
+
+    def _encode(self, method: str, sentences: Sequence[str]) -> np.ndarray:
+        encode = getattr(self.embedder, method, self.embedder.encode)
+        return np.asarray(encode(list(sentences)), dtype=np.float32)
+
+
+def encoder_of(encode: Encode, role: str) -> Encode:
+    """Return how an encoder encodes ``query`` or ``document``: like all texts, unless it has such a method."""
+    method: Encode = getattr(encode, role, encode) if role else encode
+    return method
 
 
 @dataclass(frozen=True)
@@ -55,10 +86,20 @@ class EvaluationTask(ABC):
     read: ClassVar[Callable[..., Sequence[Any]]]
     folders: ClassVar[tuple[str, ...]]  # names of its folder among those of other tasks
     several_sources: ClassVar[bool] = False  # whether its data may be several files, as those of bitext
+    needs_start: ClassVar[bool] = False  # whether it compares a model with the first of several
+    figures: ClassVar[Mapping[str, str]]  # rows of a table of all tasks: label and metric, of the group of all
+    charts: ClassVar[Sequence[str]]  # metrics to draw by language
 
     def __init_subclass__(cls) -> None:
-        if "name" in cls.__dict__ and "folders" not in cls.__dict__:
-            cls.folders = (cls.name,)
+        if "name" in cls.__dict__:
+            defaults: dict[str, Any] = {
+                "folders": (cls.name,),
+                "figures": {f"{cls.title}: {cls.headings[cls.main_metric]}": cls.main_metric},
+                "charts": (cls.main_metric,),
+            }
+            for name, value in defaults.items():
+                if name not in cls.__dict__:
+                    setattr(cls, name, value)
 
     def __post_init__(self) -> None:
         if not self.sets:
@@ -68,6 +109,12 @@ class EvaluationTask(ABC):
     def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None) -> Self:
         """Read and check all records, or those of some languages or pairs, from a folder or the Hub."""
         return cls(cls.read(source, languages))
+
+    @classmethod
+    def find(cls, folder: str | PathLike[str]) -> str | None:
+        """Return the place of its records in a folder of several tasks, if they are there."""
+        places = (Path(folder, name) for name in cls.folders)
+        return next((str(place) for place in places if place.is_dir()), None)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -80,9 +127,17 @@ class EvaluationTask(ABC):
             for side in self.sides(test_set):
                 yield from side
 
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """Iterate over all texts to encode with their roles: ``query``, ``document``, or none."""
+        yield from (("", text) for text in self.sentences())
+
     def sides(self, test_set: Any) -> tuple[Sequence[str], Sequence[str]]:
         """Return the sentences of both sides of a set."""
         return test_set.sources, test_set.targets
+
+    def beside(self, start: Encode) -> Self:
+        """Return this task, which compares a model with ``start``, if it does (``needs_start``)."""
+        return self
 
     @abstractmethod
     def texts(self, test_set: Any) -> Iterable[str]:

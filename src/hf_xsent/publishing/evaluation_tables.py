@@ -61,7 +61,7 @@ def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
     names = {name.split()[0] for name in report.languages}  # BUCC's names have the data split as second word
     unit = "language" if report.task == "tatoeba" else "language pair"
     measured = f"{len(names)} {unit}{'s' * (len(names) > 1)}"
-    rows = [[label, *(metrics[key] for key in task.headings)] for label, _, metrics in report.rows()]
+    rows = [[label, *(metrics.get(key) for key in task.headings)] for label, _, metrics in report.rows()]
     settings = ", ".join(f"{key} {value}" for key, value in report.settings.items() if key != "model")
     as_exported = all(report.settings.get(name, value) == value for name, value in encoding.items())
     return EvaluationTable(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
-from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.evaluation.task import EvaluationTask, ModelEncoder
 
 
 class TaskEvaluator(SentenceEvaluator):
@@ -36,11 +34,7 @@ class TaskEvaluator(SentenceEvaluator):
         self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
         """Return the metrics of the model."""
-
-        def encode(sentences: Sequence[str]) -> np.ndarray:
-            return np.asarray(model.encode(list(sentences), show_progress_bar=False), dtype=np.float32)
-
-        scores, main = self.task.score(encode), self.task.main_metric
+        scores, main = self.task.score(ModelEncoder(model)), self.task.main_metric
         figures = {name: float(metrics[main]) for name, metrics in scores.languages.items()}
         measured = scores.groups.get("all")
         figures["mean"] = sum(figures.values()) / len(figures) if measured is None else float(measured[main])

@@ -1,0 +1,148 @@
+"""Measure what an encoder could do before a training: similarity and retrieval within a language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from hf_xsent.data.benchmarks.answers import AnswerSet, load_answers
+from hf_xsent.data.benchmarks.sts import StsSet, load_sts17
+from hf_xsent.errors import DataError
+from hf_xsent.evaluation.answer_retrieval import reciprocal_ranks
+from hf_xsent.evaluation.retrieval import unit
+from hf_xsent.evaluation.similarity import cosines, rank_correlation
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Outcomes, Scores, encoder_of, means
+from hf_xsent.models.embedder import SentenceEmbedder
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_TRACKS = ("ar-ar", "es-es", "en-en")
+_NEIGHBOURS = 10
+
+
+@dataclass(frozen=True)
+class RetentionTask(EvaluationTask):
+    """Retention: monolingual tracks of STS 2017, and XQuAD-R within each language, beside the encoder at the start."""
+
+    sets: Sequence[StsSet | AnswerSet]
+    start: Encode | None = None  # the encoder before training
+
+    name: ClassVar[str] = "retention"
+    title: ClassVar[str] = "Retention"
+    protocol: ClassVar[str] = (
+        "score: Spearman × 100 of the monolingual tracks of STS 2017, MRR × 100 of XQuAD-R within a language. Compared "
+        "with the starting encoder: the mean cosine of its embedding of a text and the new one, and the share of its "
+        "ten nearest questions of a question that are still among the ten nearest"
+    )
+    headings: ClassVar[Mapping[str, str]] = {
+        "pairs": "pairs",
+        "score": "score",
+        "cosine": "cosine with the start",
+        "neighbours": "neighbours kept",
+    }
+    main_metric: ClassVar[str] = "score"
+    needs_start: ClassVar[bool] = True
+    figures: ClassVar[Mapping[str, str]] = {
+        "within a language: STS and XQuAD-R": "score",
+        "… cosine with the start": "cosine",
+        "… neighbours of the start kept": "neighbours",
+    }
+
+    @classmethod
+    def find(cls, folder: str | PathLike[str]) -> str | None:
+        """Return the folder itself if it has the data of one part."""
+        return str(folder) if any(Path(folder, part).is_dir() for part in ("sts17", "xquad_r")) else None
+
+    @classmethod
+    def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None, start: Any = None) -> Self:
+        """Read the folders ``sts17`` and ``xquad_r`` in a folder; ``start`` is an encoder, its folder or its Hub id."""
+        sets: list[StsSet | AnswerSet] = []
+        if Path(source, "sts17").is_dir():
+            sets += load_sts17(Path(source, "sts17"), _TRACKS)
+        if Path(source, "xquad_r").is_dir():
+            sets += load_answers(Path(source, "xquad_r"))
+        if not sets:
+            raise DataError(f"{source} has no folder sts17 or xquad_r, whose texts retention measures")
+        if isinstance(start, str | PathLike):
+            start = SentenceEmbedder.from_pretrained(str(start))
+        wanted = None if languages is None else set(languages)
+        sets = [test_set for test_set in sets if wanted is None or _language(test_set) in wanted]
+        return cls(sets, None if start is None else ModelEncoder(start))
+
+    def beside(self, start: Encode) -> Self:
+        """Return this task, which compares with the encoder ``start``."""
+        return replace(self, start=start)
+
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """Iterate over the sentences of STS, and over questions and sentences of XQuAD-R with their prompts."""
+        for test_set in self.sets:
+            if isinstance(test_set, StsSet):
+                yield from (("", text) for text in (*test_set.first, *test_set.second))
+            else:
+                yield from (("query", text) for text in test_set.questions)
+                yield from (("document", text) for text in test_set.sentences)
+
+    def texts(self, test_set: StsSet | AnswerSet) -> Iterable[str]:
+        """Return languages, texts, and gold scores or answers."""
+        if isinstance(test_set, StsSet):
+            return test_set.pair, *test_set.first, *test_set.second, *map(repr, test_set.gold)
+        return test_set.language, *test_set.questions, *test_set.sentences, *map(str, test_set.answers)
+
+    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+        """Measure each part; with a start, compare its embeddings with the new ones."""
+        languages: dict[str, Metrics] = {}
+        rows: dict[str, np.ndarray] = {}
+        for test_set in self.sets:
+            if isinstance(test_set, StsSet):
+                name, texts, role = f"STS {_language(test_set)}", test_set.first, ""
+                similar = cosines(encode(test_set.first), encode(test_set.second))
+                rows[name] = np.stack([similar, np.asarray(test_set.gold, dtype=np.float64)], axis=1)
+            else:
+                name, texts, role = f"XQuAD-R {test_set.language}", test_set.questions, "query"
+                asked = unit(encoder_of(encode, "query")(test_set.questions))
+                scores = asked @ unit(encoder_of(encode, "document")(test_set.sentences)).T
+                rows[name] = reciprocal_ranks(scores, np.array(test_set.answers))[:, None]
+            languages[name] = {"pairs": len(texts), "score": float(self.main_score(rows[name]))}
+            if self.start is not None:
+                before, after = (unit(encoder_of(which, role)(texts)) for which in (self.start, encode))
+                if before.shape == after.shape:
+                    languages[name]["cosine"] = float((before * after).sum(1).mean())
+                languages[name]["neighbours"] = 100 * kept_neighbours(before, after)
+        parts = {"STS": "STS ", "XQuAD-R": "XQuAD-R ", "all": ""}
+        groups = {group: [name for name in languages if name.startswith(prefix)] for group, prefix in parts.items()}
+        groups = {group: names for group, names in groups.items() if names}
+        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+
+    @staticmethod
+    def main_score(rows: np.ndarray) -> np.ndarray:
+        """Compute MRR of reciprocal ranks (one column), or Spearman's correlation of cosines and gold scores (two)."""
+        if rows.shape[-1] == 1:
+            return 100 * np.asarray(rows[..., 0].mean(-1))
+        return rank_correlation(rows[..., 0], rows[..., 1])
+
+
+def kept_neighbours(before: np.ndarray, after: np.ndarray, k: int = _NEIGHBOURS) -> float:
+    """Return the share of the ``k`` nearest neighbours of each vector that are among its nearest afterwards.
+
+    >>> before = unit(np.array([[1, 0], [1, 0.1], [0, 1]])); after = unit(np.array([[1, 0], [0, 1], [1, 0.1]]))
+    >>> kept_neighbours(before, after, k=1)  # the second and the third have changed places
+    0.0
+    """
+    nearest = []
+    for vectors in (before, after):
+        scores = vectors @ vectors.T
+        np.fill_diagonal(scores, -np.inf)
+        k = min(k, len(scores) - 1)
+        nearest.append(np.argpartition(-scores, k - 1, axis=1)[:, :k])
+    shared = [len(np.intersect1d(*pair)) for pair in zip(*nearest, strict=True)]
+    return float(np.mean(shared)) / k
+
+
+def _language(test_set: StsSet | AnswerSet) -> str:
+    return test_set.pair.partition("-")[0] if isinstance(test_set, StsSet) else test_set.language

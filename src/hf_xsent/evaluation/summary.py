@@ -1,0 +1,86 @@
+"""Show the results of several tasks and models together: one table, and a page with a chart per task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from hf_xsent.data.languages import find_language
+from hf_xsent.errors import HfXsentError
+from hf_xsent.evaluation.report import Report, join_settings
+from hf_xsent.evaluation.significance import Difference
+from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.pages.charts import bar_chart
+from hf_xsent.pages.document import Document, Html, Part, fold, heading, legend
+from hf_xsent.pages.tables import Table
+
+Reports = Mapping[str, Mapping[str, Report]]  # by model and task
+
+NOTE = "* the 95% interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
+
+
+def summary_table(tasks: Sequence[EvaluationTask], reports: Reports) -> Table:
+    """List the figures of each task, a column per model; of two models, their difference too."""
+    names = list(reports)
+    rows: list[list[object]] = []
+    for task in tasks:
+        for label, metric in task.figures.items():
+            values = [_overall(reports[name][task.name]).get(metric) for name in names]
+            row: list[object] = [label, *values]
+            if len(names) == 2:
+                row.append(_change(values, reports[names[1]][task.name] if metric == task.main_metric else None))
+            if any(value is not None for value in values):
+                rows.append(row)
+    return Table(["", *names, *(["difference"] * (len(names) == 2))], rows)
+
+
+def _overall(report: Report) -> Mapping[str, float]:
+    return report.groups.get("all") or list(report.groups.values() or report.languages.values())[-1]
+
+
+def _change(values: Sequence[float | None], report: Report | None) -> str:
+    """Format a difference; ``report`` has that of the main metric with its interval."""
+    before, after = values
+    if before is None or after is None:
+        return ""
+    clear = report is not None and "all" in report.differences and Difference(*report.differences["all"]).significant
+    return f"{after - before:+.2f}{' *' if clear else '  '}"
+
+
+def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
+    """Return a page with the table of all tasks, and charts and tables by language of each task."""
+    names = list(reports)
+    shown = legend({name: number for number, name in enumerate(names)})
+    sections: dict[str, Sequence[Part]] = {"All tasks": [summary_table(tasks, reports), NOTE]}
+    for task in tasks:
+        of_task = {name: reports[name][task.name] for name in names}
+        parts: list[Part] = [f"{task.protocol}.", *([shown] if len(names) > 1 else [])]
+        for metric in task.charts:
+            if chart := _bars(f"{task.title}: {task.headings[metric]}", metric, of_task):
+                parts += [heading(f"{task.headings[metric]}, by language"), Html(chart)]
+        parts += _tables(task, of_task)
+        sections[task.title] = parts
+    about = [f"{name}: {join_settings(next(iter(reports[name].values())).settings)}" for name in names]
+    return Document("Evaluation of " + ", ".join(names), about, sections)
+
+
+def _bars(title: str, metric: str, reports: Mapping[str, Report]) -> str:
+    """Draw one bar per language and model."""
+    codes = dict.fromkeys(code for report in reports.values() for code in report.languages)
+    rows = {
+        _language(code): [report.languages.get(code, {}).get(metric) for report in reports.values()] for code in codes
+    }
+    rows = {name: values for name, values in rows.items() if any(value is not None for value in values)}
+    return bar_chart(title, rows, list(reports)) if rows else ""
+
+
+def _tables(task: EvaluationTask, reports: Mapping[str, Report]) -> Iterator[Part]:
+    for name, report in reports.items():
+        rows = [[label, *(metrics.get(key) for key in task.headings)] for label, _, metrics in report.rows()]
+        yield fold(f"{name}: all figures", Table(["", *task.headings.values()], rows).html())
+
+
+def _language(code: str) -> str:
+    try:
+        return find_language(code).name
+    except HfXsentError:
+        return code
