@@ -154,11 +154,11 @@ def benchmarks(tatoeba: Path, pairs: list[tuple[str, str]]) -> Path:
     [
         ([], "tasks is missing: give --tasks"),
         (["--tasks", "sts=x"], "unknown task 'sts'"),
-        (["--tasks", "{folder}/sts17"], "is not a folder that contains tatoeba, bucc, sts17, sts22"),
+        (["--suite", "{folder}/sts17"], "is not a folder that contains mixed_pool, ntrex"),
         (["--tasks", "sts17={folder}/sts17", "--languages", "en-em"], "has no 'en-em', only"),
-        (["--tasks", "{folder}", "--languages", "de"], "names no task: write tatoeba=de"),
-        (["--tasks", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
-        (["--tasks", "{folder}"], "'none' is not a folder"),
+        (["--suite", "{folder}", "--languages", "de"], "names no task: write "),
+        (["--suite", "{folder}", "--layers", "3-1"], "--layers takes numbers and ranges"),
+        (["--suite", "{folder}"], "'none' is not a folder"),
     ],
 )
 def test_evaluate_refuses_bad_input_before_it_loads_a_model(

@@ -10,19 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from page_reader import Page
 
 from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.data.benchmarks.sts import StsSet
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
-from hf_xsent.evaluation.evaluate import describe, measure_tasks
+from hf_xsent.evaluation.evaluate import check_views, describe, measure_tasks
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.registry import TASKS
 from hf_xsent.evaluation.report import Report, published_lines, published_scores, read_reports, task_table
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.files import write_json
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 
@@ -67,6 +69,19 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> _Encoded:
     return _Encoded(monkeypatch)
 
 
+def _measure(
+    embedder: SentenceEmbedder,
+    tasks: list[EvaluationTask],
+    views: Sequence[View] = (),
+    dims: Sequence[int] = (32,),
+) -> dict[str, list[Report]]:
+    views = [*views] or [embedder.view]
+    check_views(embedder, views, dims)
+    vectors = SentenceVectors(embedder, views, (text for task in tasks for text in task.inputs()))
+    measured = measure_tasks(vectors, tasks, {}, views, dims)
+    return {task.name: [measurement.report for measurement in some] for task, some in measured}
+
+
 def _views(layers: Sequence[int] = range(4), poolings: Sequence[str] = ("mean", "cls")) -> list[View]:
     return [View(layer, pooling) for layer in layers for pooling in poolings]
 
@@ -75,7 +90,7 @@ def test_a_sweep_encodes_each_distinct_sentence_once(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded
 ):
     distinct = len({one for task in tasks for one in task.sentences()})
-    measured = {task.name: some for task, some in measure_tasks(embedder, tasks, {}, _views(), [32, 4])}
+    measured = _measure(embedder, tasks, _views(), [32, 4])
     assert encoded.sentences == distinct
     assert encoded.passes == 1  # so few sentences fit in one batch
     assert {name: len(reports) for name, reports in measured.items()} == {"tatoeba": 16, "bucc": 16, "sts17": 16}
@@ -89,8 +104,9 @@ def test_two_tasks_of_one_name_are_refused(tasks: list[EvaluationTask]) -> None:
 def test_each_view_gives_what_it_gives_alone(tiny_encoders: Path, tasks: list[EvaluationTask]):
     """Layers, poolings and cuts of one encoding, beside an embedder of each."""
     whole = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
-    for task, measurements in measure_tasks(whole, tasks, {}, _views(layers=(1, 3)), [32, 5]):
-        for report in (measurement.report for measurement in measurements):
+    measured = _measure(whole, tasks, _views(layers=(1, 3)), [32, 5])
+    for task in tasks:
+        for report in measured[task.name]:
             stated = report.settings
             alone = SentenceEmbedder.from_pretrained(
                 str(tiny_encoders), stated["pooling"], layer=stated["layer"], dim=stated["dim"], device="cpu"
@@ -177,17 +193,17 @@ def test_a_file_of_something_else_is_left_alone(start: Start, encoded: _Encoded,
 @pytest.mark.parametrize(
     ("views", "dims", "message"),
     [
-        ([View(4, "mean")], None, "layer 4 does not exist: this encoder has layers 0 (embeddings) to 3"),
-        ([View(1, "men")], None, "unknown pooling 'men': use one of cls, mean, max, sum; did you mean 'mean'"),
-        (None, [33], "dim 33 does not exist"),
-        (None, [0], "dim 0 does not exist"),
+        ([View(4, "mean")], [32], "layer 4 does not exist: this encoder has layers 0 (embeddings) to 3"),
+        ([View(1, "men")], [32], "unknown pooling 'men': use one of cls, mean, max, sum; did you mean 'mean'"),
+        ((), [33], "dim 33 does not exist"),
+        ((), [0], "dim 0 does not exist"),
     ],
 )
 def test_views_that_do_not_exist_raise_before_encoding(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded, views: Any, dims: Any, message: str
 ):
     with pytest.raises(ModelError) as error:
-        list(measure_tasks(embedder, tasks, {}, views, dims))
+        _measure(embedder, tasks, views, dims)
     assert message in str(error.value)
     assert encoded.passes == 0
 
@@ -196,7 +212,7 @@ def test_vectors_that_are_not_finite_give_no_scores(embedder: SentenceEmbedder, 
     with torch.no_grad():
         embedder.model.encoder.get_input_embeddings().weight[:] = torch.nan
     with pytest.raises(DataError, match=r"the sentence '.+' has a vector that is not finite in float32: its weights"):
-        list(measure_tasks(embedder, tasks, {}))
+        _measure(embedder, tasks)
 
 
 def test_a_full_disk_raises_before_encoding(
@@ -204,7 +220,7 @@ def test_a_full_disk_raises_before_encoding(
 ):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(10, 10, 0))
     with pytest.raises(HfXsentError, match="has 0 bytes free but the vectors need .*: choose fewer layers"):
-        list(measure_tasks(embedder, tasks, {}))
+        _measure(embedder, tasks)
     assert encoded.passes == 0
 
 
@@ -213,7 +229,7 @@ def test_nothing_stays_behind(
 ):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     """Not even of a run that is killed: its files have no name."""
-    next(measure_tasks(embedder, tasks, {}))
+    _measure(embedder, tasks)
     assert not any(tmp_path.iterdir())
 
 
@@ -283,6 +299,62 @@ def test_a_task_measures_anything_that_encodes(tasks: list[EvaluationTask]):
         assert all(
             task.main_metric in figures and set(task.headings) == set(figures) for figures in scores.languages.values()
         )
+
+
+# Suites
+
+
+@pytest.fixture
+def suite(tmp_path: Path, pairs: list[tuple[str, str]]) -> Path:
+    """The data of Tatoeba, a mixed pool, and STS within a language."""
+    texts = ["\n".join(pair[side] for pair in pairs) + "\n" for side in (0, 1)]
+    folder = tmp_path / "suite"
+    for name in ("tatoeba", "ntrex", "sts17"):
+        (folder / name).mkdir(parents=True)
+    for code, other, text in (("de", "deu", texts[0]), ("en", "eng", texts[1])):
+        (folder / "ntrex" / f"{code}.txt").write_text(text, encoding="utf-8")
+        (folder / "tatoeba" / f"tatoeba.deu-eng.{other}").write_text(text, encoding="utf-8")
+    for track in ("1.ar-ar", "3.es-es", "5.en-en"):
+        lines = "".join(f"{first}\t{second}\n" for first, second in pairs)
+        (folder / "sts17" / f"STS.input.track{track}.txt").write_text(lines, encoding="utf-8")
+        scores = "".join(f"{number % 5}\n" for number in range(len(pairs)))
+        (folder / "sts17" / f"STS.gs.track{track}.txt").write_text(scores, encoding="utf-8")
+    return folder
+
+
+def test_a_suite_measures_what_is_there_encodes_once_and_shows_one_table_and_a_page(
+    encoder_folders: dict[str, Path], suite: Path, encoded: _Encoded, tmp_path: Path
+) -> None:
+    models = [str(encoder_folders[name]) for name in ("bert", "modernbert")]
+    files = {"output": tmp_path / "results.json", "page": tmp_path / "results.html"}
+    evaluation = evaluate(models, str(suite), device="cpu", **files)
+    texts = {text for task in evaluation.tasks for _, text in task.inputs()}
+    assert encoded.sentences == 2 * len(texts)
+    assert [task.name for task in evaluation.tasks] == ["mixed_pool", "tatoeba", "sts17", "retention"]
+    table = str(evaluation)
+    assert table.count("\n") < 40 and max(map(len, table.splitlines())) < 120
+    for label in ("beside the query's own language", "Tatoeba: mean", "within a language", "cosine with the start"):
+        assert label in table
+    first, second = (of["retention"] for of in evaluation.by_model.values())
+    assert "cosine" not in first.groups["all"] and -1 <= second.groups["all"]["cosine"] < 0.999
+    runs = json.loads(files["output"].read_text("utf-8"))["runs"]
+    assert len(runs) == 8 and runs[-1]["settings"]["start"] == runs[0]["settings"]["model_fingerprint"]
+    page = Page(files["page"].read_text("utf-8"))
+    charts = {svg.get("aria-label") for svg in page.svgs}
+    assert page.links == [] and {"Mixed pool: own language", "Tatoeba: mean"} <= charts
+    encoded.sentences = 0
+    assert str(evaluate(models, str(suite), device="cpu", **files)) == table and encoded.sentences == 0
+
+
+def test_prompts_of_the_model_precede_questions_and_passages(encoder_folders: dict[str, Path]) -> None:
+    embedder = SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device="cpu")
+    embedder.model.config.prompts = {"query": "ask: ", "passage": "read: "}
+    embedder.prompt = "The cat: "
+    inputs = [(role, "The dog") for role in ("", "query", "document")]
+    lookup = SentenceVectors(embedder, [embedder.view], inputs).of(embedder.view, 32)
+    found = np.concatenate([encode(["The dog"]) for encode in (lookup, lookup.query, lookup.document)])
+    expected = embedder.encode(["The cat: The dog", "ask: The dog", "read: The dog"], prompt="")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 # Tables

@@ -12,6 +12,7 @@ from hf_xsent.errors import DataError
 from hf_xsent.evaluation.mixed_pool import MixedPoolTask, mixed_pool
 from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.significance import paired_differences
+from hf_xsent.evaluation.task import Outcomes
 
 LANGUAGES, LINES = 4, 9
 
@@ -86,7 +87,7 @@ def test_the_interval_of_the_mean_resamples_the_same_lines_in_all_languages() ->
     sides = []
     for _ in range(2):
         rows = generator.random((200, 5))
-        sides.append(MixedPoolTask.measure.__globals__["Outcomes"]({"a": rows, "b": rows}, {"all": ["a", "b"]}, True))
+        sides.append(Outcomes({"a": rows, "b": rows}, {"all": ["a", "b"]}, parallel=True))
     found = paired_differences(MixedPoolTask.main_score, [sides[0]], [sides[1]])
     assert found["all"] == found["a"] == found["b"]
 

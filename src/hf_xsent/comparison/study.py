@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
 from hf_xsent.errors import HfXsentError, RecipeError, shortened
-from hf_xsent.evaluation.registry import check_options
+from hf_xsent.evaluation.registry import TASKS, check_options
 from hf_xsent.evaluation.retrieval import RetrievalTask
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
@@ -99,15 +99,24 @@ def _study(settings: CompareSettings, file: Path) -> Study:
         model=str(settings.model),
         budget=_budget(settings.budget or {}),
         methods=methods,
-        tasks={name: _options(name, options, methods) for name, options in (settings.tasks or {}).items()},
+        tasks={
+            name: _options(name, options, methods, str(settings.model))
+            for name, options in (settings.tasks or {}).items()
+        },
         plot=settings.plot,
         output=Path(settings.output or f"runs/{name}"),
         dry_run=settings.dry_run,
     )
 
 
-def _options(task: str, options: Mapping[str, Any], methods: Iterable[Method]) -> dict[str, Any]:
-    """Return a task's options; retrieval searches the target language of the methods unless it names another."""
+def _options(task: str, options: Mapping[str, Any], methods: Iterable[Method], model: str) -> dict[str, Any]:
+    """Return a task's options.
+
+    Unless they name others, retrieval searches the target language of the methods, and retention compares with the
+    starting encoder.
+    """
+    if TASKS[task].needs_start:
+        return {"start": model, **options}
     if task != RetrievalTask.name or options.get("target_language") is not None:
         return dict(options)
     targets = sorted({str(method.recipe.get("target_language") or "en") for method in methods})

@@ -73,7 +73,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     """Measure models on tasks: one report per model, task, pooling, layer and dimension.
 
     A model is a folder, a Hub id or an object with ``encode``; pooling and layer are then its own. ``output`` is a JSON
-    file of the results; what it has already is not measured again. ``suite`` is a folder with the data of tasks.
+    file of the results; what it has already is not measured again. ``tasks`` may be a folder with a folder per task.
 
     ```python
     from hf_xsent import evaluate
@@ -83,7 +83,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
         print(report.task, report.groups["all"]["mean"])
     ```
     """
-    tasks = read_tasks(settings.tasks, settings.languages, settings.group, settings.suite)
+    tasks = read_tasks(settings.tasks, settings.languages, settings.group)
     if settings.page is not None:
         check_writable(settings.page)
     if all(isinstance(model, str | os.PathLike) for model in settings.model):
@@ -93,6 +93,12 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     if settings.page is not None:
         write_text(settings.page, summary_page(tasks, evaluation.by_model).html())
     return evaluation
+
+
+def _is_suite(tasks: Any) -> bool:
+    """Return whether a folder of several tasks is among the tasks."""
+    words = [] if isinstance(tasks, Mapping) else [word for word in tasks if isinstance(word, str | os.PathLike)]
+    return any("=" not in os.fspath(word) for word in words)
 
 
 def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Evaluation:
@@ -133,7 +139,7 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
                 _write_results(settings.output, earlier, reports)
             logger.info("%s", "\n".join(report.headline(task) for report in new))
         start = start or Start(described["model_fingerprint"], vectors.of(views[0], dims[0]))
-    return Evaluation(tasks, reports, names, settings.suite is not None)
+    return Evaluation(tasks, reports, names, _is_suite(settings.tasks))
 
 
 def _write_results(output: str, earlier: Sequence[Report], reports: Sequence[Report]) -> None:
@@ -265,4 +271,4 @@ def _evaluate_object(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
 
     described, encode = {"model": type(model).__name__}, ModelEncoder(model)
     reports = [Report.of(task, described, task.score(encode)) for task in tasks]
-    return Evaluation(tasks, reports, suite=settings.suite is not None)
+    return Evaluation(tasks, reports, suite=_is_suite(settings.tasks))

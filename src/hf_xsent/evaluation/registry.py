@@ -88,25 +88,20 @@ def load_tasks(
     return tasks
 
 
-def read_tasks(
-    tasks: Any, languages: Any = None, group: str | None = None, suite: str | None = None
-) -> list[EvaluationTask]:
+def read_tasks(tasks: Any, languages: Any = None, group: str | None = None) -> list[EvaluationTask]:
     """Load the tasks that settings name: a mapping, words such as ``tatoeba=FOLDER``, or tasks that are loaded.
 
-    ``suite`` is a folder with a folder per task. ``languages`` are a mapping, or words such as ``tatoeba=de,fr`` or,
-    for a single task, ``de``.
+    A word without a name is a folder with a folder per task. ``languages`` are a mapping, or words such as
+    ``tatoeba=de,fr`` or, for a single task, ``de``.
     """
-    if tasks and isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
+    if isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages or group:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
         names = [task.name for task in tasks]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
         return list(tasks)
-    sources = {} if suite is None else find_tasks(suite)
-    sources |= dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks or ())
-    if not sources:
-        raise RecipeError("tasks is missing: give --tasks or --suite")
+    sources = dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks)
     selected = languages if isinstance(languages, Mapping) else _languages(languages or (), list(sources))
     return load_tasks(sources, selected, group)
 
@@ -116,13 +111,10 @@ def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:
     sources: dict[str, str] = {}
     for word in (os.fspath(word) for word in words):
         name, equals, source = word.partition("=")
-        if not equals:
-            raise RecipeError(
-                f"--tasks {word} names no task: write TASK={word}, or --suite {word} for a folder of tasks"
-            )
-        if name in sources:
-            raise RecipeError(f"the task {name} is given twice: {sources[name]} and {source}")
-        sources[name] = source
+        added = {name: source} if equals else find_tasks(word)
+        if repeated := [name for name in added if name in sources]:
+            raise RecipeError(f"the task {repeated[0]} is given twice: {sources[repeated[0]]} and {added[repeated[0]]}")
+        sources |= added
     return sources
 
 
@@ -132,7 +124,9 @@ def find_tasks(folder: str | PathLike[str]) -> dict[str, str]:
     found = {name: place for name, place in places.items() if place is not None}
     if not found:
         folders = ", ".join(place for task in TASKS.values() for place in task.folders)
-        raise RecipeError(f"{folder} is not a folder that contains {folders}: write --tasks TASK=FOLDER")
+        raise RecipeError(
+            f"{folder} is not a folder that contains {folders}: write TASK=FOLDER, such as tatoeba={folder}"
+        )
     return found
 
 

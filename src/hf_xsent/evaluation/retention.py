@@ -31,7 +31,7 @@ class RetentionTask(EvaluationTask):
     """Retention: monolingual tracks of STS 2017, and XQuAD-R within each language, beside the encoder at the start."""
 
     sets: Sequence[StsSet | AnswerSet]
-    start: Encode | None = None  # the encoder before training
+    start: Encode | str | None = None  # the encoder before training, or its name
 
     name: ClassVar[str] = "retention"
     title: ClassVar[str] = "Retention"
@@ -69,11 +69,11 @@ class RetentionTask(EvaluationTask):
             sets += load_answers(Path(source, "xquad_r"))
         if not sets:
             raise DataError(f"{source} has no folder sts17 or xquad_r, whose texts retention measures")
-        if isinstance(start, str | PathLike):
-            start = SentenceEmbedder.from_pretrained(str(start))
         wanted = None if languages is None else set(languages)
         sets = [test_set for test_set in sets if wanted is None or _language(test_set) in wanted]
-        return cls(sets, None if start is None else ModelEncoder(start))
+        if isinstance(start, str | PathLike | None):
+            return cls(sets, None if start is None else str(start))
+        return cls(sets, ModelEncoder(start))
 
     def beside(self, start: Encode) -> Self:
         """Return this task, which compares with the encoder ``start``."""
@@ -96,6 +96,9 @@ class RetentionTask(EvaluationTask):
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure each part; with a start, compare its embeddings with the new ones."""
+        start = self.start
+        if isinstance(start, str):
+            start = ModelEncoder(SentenceEmbedder.from_pretrained(start))
         languages: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for test_set in self.sets:
@@ -109,8 +112,8 @@ class RetentionTask(EvaluationTask):
                 scores = asked @ unit(encoder_of(encode, "document")(test_set.sentences)).T
                 rows[name] = reciprocal_ranks(scores, np.array(test_set.answers))[:, None]
             languages[name] = {"pairs": len(texts), "score": float(self.main_score(rows[name]))}
-            if self.start is not None:
-                before, after = (unit(encoder_of(which, role)(texts)) for which in (self.start, encode))
+            if start is not None:
+                before, after = (unit(encoder_of(which, role)(texts)) for which in (start, encode))
                 if before.shape == after.shape:
                     languages[name]["cosine"] = float((before * after).sum(1).mean())
                 languages[name]["neighbours"] = 100 * kept_neighbours(before, after)

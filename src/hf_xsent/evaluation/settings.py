@@ -29,16 +29,13 @@ class EvaluateSettings(EncodingSettings):
         positional=True,
         required=True,
     )
-    tasks: list[Any] | dict[str, Any] | None = setting(
+    tasks: list[Any] | dict[str, Any] = setting(
         None,
-        "Tasks, each with its folder or Hub id (such as sts17=FOLDER; docs/evaluation.md lists them); in Python a "
-        "mapping, or a list from load_tasks. (default: those of --suite)",
+        "Tasks, each with its folder or Hub id (docs/evaluation.md lists them), or a folder with the data of several: "
+        "measure all whose data is there, and print one table. In Python also a list from load_tasks.",
+        required=True,
         metavar="TASK=SOURCE",
-    )
-    suite: str | None = setting(
-        None,
-        "Measure every task whose data is in this folder (tatoeba, ntrex, xquad_r, sts17 and so on); print one table.",
-        metavar="FOLDER",
+        aliases=("suite",),
     )
     languages: list[str] | dict[str, Any] | None = setting(
         None,
