@@ -35,6 +35,8 @@ def mteb_task(task: EvaluationTask) -> Any:
         import mteb
     except ImportError as error:
         raise MissingExtraError('this needs mteb: pip install "hf-xsent[mteb]"') from error
+    if task.name not in _NAMES:
+        raise DataError(f"mteb has no task for {task.name}, only for {', '.join(_NAMES)}")
     subsets = _subsets(task)
     theirs = mteb.get_task(_NAMES[task.name], hf_subsets=list(subsets))
     theirs.dataset = {name: {_SPLIT: columns} for name, columns in subsets.items()}

@@ -57,14 +57,15 @@ class RetentionTask(EvaluationTask):
     @classmethod
     def find(cls, folder: str | PathLike[str]) -> str | None:
         """Return the folder itself if it has the data of one part."""
-        return str(folder) if any(Path(folder, part).is_dir() for part in ("sts17", "xquad_r")) else None
+        parts = [*Path(folder, "sts17").glob("STS.input.track[135].*"), Path(folder, "xquad_r")]
+        return str(folder) if any(map(Path.exists, parts)) else None
 
     @classmethod
     def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None, start: Any = None) -> Self:
         """Read the folders ``sts17`` and ``xquad_r`` in a folder; ``start`` is an encoder, its folder or its Hub id."""
         sets: list[StsSet | AnswerSet] = []
         if Path(source, "sts17").is_dir():
-            sets += load_sts17(Path(source, "sts17"), _TRACKS)
+            sets += [sts for sts in load_sts17(Path(source, "sts17")) if sts.pair in _TRACKS]
         if Path(source, "xquad_r").is_dir():
             sets += load_answers(Path(source, "xquad_r"))
         if not sets:

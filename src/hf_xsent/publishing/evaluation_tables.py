@@ -58,8 +58,10 @@ def read_tables(
 def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
     """Tabulate one benchmark: a row for each language or pair, and for the mean of each group."""
     task = TASKS[report.task]
-    names = {name.split()[0] for name in report.languages}  # BUCC's names have the data split as second word
-    unit = "language" if report.task == "tatoeba" else "language pair"
+    names = {
+        name.split()[0] if report.task == "bucc" else name for name in report.languages
+    }  # its names have the split
+    unit = "language pair" if report.task in ("bucc", "sts17", "sts22") else "language"
     measured = f"{len(names)} {unit}{'s' * (len(names) > 1)}"
     rows = [[label, *(metrics.get(key) for key in task.headings)] for label, _, metrics in report.rows()]
     settings = ", ".join(f"{key} {value}" for key, value in report.settings.items() if key != "model")
