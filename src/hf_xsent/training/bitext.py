@@ -89,8 +89,8 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
     return (add_pivot_pairs(train, root) if arguments.pivot else train), dev
 
 
-def as_bitext(data: Any, target_language: str) -> Any:
+def as_bitext(data: Any, target_language: str, columns: Any = None) -> Any:
     """Read data as bitext, unless ``load_bitext`` has read it already."""
     if data is None or hasattr(data, "ranges"):
         return data
-    return load_bitext(data, target_language=target_language, cleaning=None)
+    return load_bitext(data, target_language=target_language, columns=columns, cleaning=None)

@@ -46,11 +46,11 @@ class AlignmentTrainer(RunTrainer):
     If no objective needs pairs, the two sides of the data are shuffled independently. Over a frozen encoder,
     ``features`` encodes each sentence once, before the first step; without, the encoder runs in every step.
 
-    A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset or a list of pairs; the
-    latter are not cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the
-    model, which AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card.
-    ``save_strategy="no"`` writes only the metrics. The output folder must be new or empty: ``train`` says how to
-    resume or replace the run in it.
+    A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset, a DataFrame or a list of
+    pairs, with its arguments ``target_language`` and ``columns``; the latter are not cleaned. ``args`` may be plain
+    TrainingArguments. At the end of ``train``, the output folder has the model, which AutoModel and SentenceTransformer
+    open, its tokenizer, recipe.yaml, metrics.jsonl and the model card. ``save_strategy="no"`` writes only the metrics.
+    The output folder must be new or empty: ``train`` says how to resume or replace the run in it.
 
     ```python
     from hf_xsent import AlignmentTrainer, XlmrWithRTLHead
@@ -77,6 +77,7 @@ class AlignmentTrainer(RunTrainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         alpha: float = 0.5,
         target_language: str = "en",
+        columns: Any = None,
         teachers: Teachers | Mapping[str, Encode] | None = None,
         features: FeatureCache | None = None,
         **kwargs: Any,
@@ -89,7 +90,9 @@ class AlignmentTrainer(RunTrainer):
                 "or SentenceEncoderForPreTraining.from_backbone"
             )
         args = AlignmentTrainingArguments.of(args)
-        train_dataset, eval_dataset = (as_bitext(data, target_language) for data in (train_dataset, eval_dataset))
+        train_dataset, eval_dataset = (
+            as_bitext(data, target_language, columns) for data in (train_dataset, eval_dataset)
+        )
         check_trainer(args, model, eval_dataset, kwargs)
         if eval_dataset is None:
             args = copy(args)  # which another trainer may share
@@ -126,7 +129,7 @@ class AlignmentTrainer(RunTrainer):
             self.add_callback(EarlyStopping)
         self.tokenizer = processing_class
         self.alpha = alpha
-        self.target_language = target_language
+        self.target_language, self.columns = target_language, columns
         self.features = features
         self.teachers = Teachers.of(model, self.args, teachers)
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
@@ -217,7 +220,8 @@ class AlignmentTrainer(RunTrainer):
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
         """Measure dev retrieval accuracy@1: of each language, and the mean over languages and directions."""
-        dev: Any = self.eval_dataset if eval_dataset is None else as_bitext(eval_dataset, self.target_language)
+        given: Any = self.eval_dataset if eval_dataset is None else eval_dataset
+        dev = as_bitext(given, self.target_language, self.columns)
         if dev is None:
             raise DataError("no dev pairs to evaluate on: pass them as eval_dataset")
         model = self.accelerator.unwrap_model(self.model)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pandas
+import polars
 import pytest
+from datasets import Dataset, DatasetDict
 
 from hf_xsent import load_bitext
 from hf_xsent.data.readers.formats import read_pairs
@@ -62,6 +66,47 @@ def test_a_header_names_languages_in_any_style(language: str, header: str, tmp_p
 def test_a_first_pair_that_looks_like_codes_is_a_pair(language: str, row: str, tmp_path: Path) -> None:
     path = _table(tmp_path / "a.tsv", row, "\t".join(PAIR))
     assert list(read_pairs(BitextSource(language, path))) == [tuple(row.split("\t")), PAIR]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"anchor": PAIR[0], "positive": PAIR[1]},
+        {"anchor": PAIR[0], "positive": PAIR[1], "negative": "a", "source": "wikipedia"},
+        {"anchor": PAIR[0], "positive": PAIR[1], "negative_1": "a", "negative_2": "b"},
+        {"sentence1": PAIR[0], "sentence2": PAIR[1], "score": 0.9},
+        {"sentence_A": PAIR[0], "sentence_B": PAIR[1], "label": 1},
+        {"premise": PAIR[0], "hypothesis": PAIR[1], "label": 1},
+        {"text1": PAIR[0], "text2": PAIR[1]},
+        {"english": PAIR[1], "non_english": PAIR[0]},
+        {"query": PAIR[0], "answer": PAIR[1]},
+        {"query": PAIR[0], "positive": PAIR[1], "negative": "a"},
+        {"query": PAIR[0], "passage": PAIR[1], "label": 1.0},
+        {"question": PAIR[0], "answer": PAIR[1]},
+        {"title": PAIR[0], "body": PAIR[1]},
+        {"id": "7", "translation": {"de": PAIR[0], "en": PAIR[1]}},
+        {"text": PAIR[0], "translation": PAIR[1]},
+        {"lang": "de", "source": PAIR[0], "target": PAIR[1]},
+    ],
+    ids=str,
+)
+def test_pairs_have_the_columns_of_sentence_transformers(record: dict[str, Any], tmp_path: Path) -> None:
+    for data in (Dataset.from_list([record]), pandas.DataFrame([record]), polars.DataFrame([record]), [record]):
+        bitext = load_bitext(data, cache_dir=tmp_path, cleaning=None)
+        assert (bitext[0]["source"], bitext[0]["target"]) == PAIR
+    if not isinstance(record.get("translation"), dict):
+        pandas.DataFrame([record]).to_csv(tmp_path / "a.csv", index=False)
+        assert list(read_pairs(BitextSource("und", str(tmp_path / "a.csv")))) == [PAIR]
+
+
+def test_a_data_set_of_several_languages_names_them_by_its_keys_or_a_column(tmp_path: Path) -> None:
+    pairs = {"english": [PAIR[1]], "non_english": [PAIR[0]]}
+    by_key = DatasetDict({"talks-en-de": Dataset.from_dict(pairs), "talks-en-tr": Dataset.from_dict(pairs)})
+    assert load_bitext(by_key, cache_dir=tmp_path, cleaning=None).languages == {"de": 1, "tr": 1}
+    frame = pandas.DataFrame({"lang": ["de", "tr"], "text": [PAIR[0], "bir cümle"], "english": [PAIR[1]] * 2})
+    assert load_bitext(frame, cache_dir=tmp_path, cleaning=None).languages == {"de": 1, "tr": 1}
+    with pytest.raises(DataError, match="unknown language code 'German'; the code of German is 'de'"):
+        load_bitext(frame.replace("de", "German"), cache_dir=tmp_path)
 
 
 @pytest.mark.parametrize(

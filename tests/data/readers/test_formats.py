@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import json
 import lzma
@@ -244,6 +245,8 @@ BROKEN_FILES = [
     ("x.tsv.gz", gzip.compress(_tsv(PAIRS), mtime=0)[:-12], r"x\.tsv\.gz: cannot be read to its end"),
     ("x.tsv.xz", b"a\tb\n", r"x\.tsv\.xz: cannot be read to its end"),
     ("x.tsv.zst", b"a\tb\n", r"x\.tsv\.zst: cannot be read to its end"),
+    ("x.csv", b'de,en\na,"b\n', r"x\.csv:2: not CSV \(unexpected end of data\); check the quotation marks"),
+    ("x.csv", b'de,en,fr,es\n"a","b",c,d\n"a"b",c,d,e\n', r"x\.csv:3: not CSV \('.' expected after"),
     ("x.docx", b"a\tb\n", r"x\.docx: unknown format '.docx'; formats are .tsv"),
 ]
 
@@ -372,6 +375,20 @@ def test_a_header_row_names_the_columns_and_is_not_a_pair(tmp_path: Path, header
     assert list(read_pairs(_source(path))) == [("ein Hund", "a dog")] * 2
     columns = tuple(row.split("\t").index(side) for side in ("ein Hund", "a dog"))
     assert list(read_pairs(_source(path, columns=columns))) == [("ein Hund", "a dog")] * 2
+
+
+def test_csv_has_quotes_and_a_header_and_any_usual_delimiter(tmp_path: Path) -> None:
+    rows = [["id", "text_de", "text_en"], ["1", 'Er sagte:\n"Ja, gut"', "He said: yes; fine"], ["2", " Tag ", "day"]]
+    for delimiter in ",;\t":
+        with (tmp_path / "x.csv").open("w", encoding="utf-8-sig", newline="") as file:
+            csv.writer(file, delimiter=delimiter).writerows(rows)
+        expected = [('Er sagte:\n"Ja, gut"', "He said: yes; fine"), ("Tag", "day")]
+        assert list(read_pairs(_source(tmp_path / "x.csv"))) == expected
+        assert list(read_pairs(_source(tmp_path / "x.csv", columns=(1, 2)))) == expected
+    path = _file(tmp_path, "y.csv.gz", gzip.compress(b"de,en\na,b\nc\n\xff,d\n\ne,f\n"))
+    errors = [str(row) for row in read_linked_pairs(_source(path)) if isinstance(row, DataError)]
+    assert _valid(_source(path)) == [("a", "b"), ("e", "f")]
+    assert [error.split(": ", 1)[1][:20] for error in errors] == ["the line has one col", "not UTF-8; convert t"]
 
 
 def test_a_first_row_that_is_a_pair_is_not_a_header(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import glob
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
 from os.path import exists
 from pathlib import Path
@@ -18,7 +19,11 @@ from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
 from hf_xsent.data.readers.sources import BitextSource, format_of_name, nearest_file, source_files
 from hf_xsent.errors import DataError
 
-_CODE_OF_NAME = re.compile(r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*(?:@[a-z]+)?")
+_CODE_OF_NAME = r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*(?:@[a-z]+)?"
+_CODES_OF_NAME = (  # the end of a name, such as talks-en-de
+    rf"(?:.*?[-_])?(?P<code>{_CODE_OF_NAME})[-_](?P<target>[a-z]{{2,3}})",
+    rf"(?:.*?[-_])?(?P<target>[a-z]{{2,3}})[-_](?P<code>{_CODE_OF_NAME})",
+)
 
 
 def default_cache_dir() -> Path:
@@ -68,19 +73,16 @@ def resolve_sources(
 
 def _named_sources(data: Any, template: BitextSource, folder: Path) -> Iterator[tuple[BitextSource, bool]]:
     """Yield each source, and whether its language is given; write pairs in memory to files in ``folder``."""
-    by_language = isinstance(data, Mapping) and not is_in_memory(data)
-    given = [
-        (language, item)
-        for language, items in (data.items() if by_language else [(None, data)])
-        for item in _items(items)
-    ]
-    for language, item in given:
+    code_of = partial(language_of_name, target_language=template.target_language)
+    by_language = isinstance(data, Mapping) and (not is_in_memory(data) or all(map(code_of, data)))
+    named = [(code_of(name) or name, items) for name, items in data.items()] if by_language else [(None, data)]
+    for language, item in ((language, item) for language, items in named for item in _items(items)):
         if isinstance(item, BitextSource):
             yield (item if item.columns is not None else replace(item, columns=template.columns)), True
         elif is_in_memory(item):
             yield from ((source, True) for source in write_pairs(item, folder, template, language))
-        elif language is None and (named := re.fullmatch(rf"({CODE})=(.+)", fspath(item))):
-            yield from _expand(named[2], template, named[1])
+        elif language is None and (parts := re.fullmatch(rf"({CODE})=(.+)", fspath(item))):
+            yield from _expand(parts[2], template, code_of(parts[1]) or parts[1])
         else:
             yield from _expand(fspath(item), template, language)
 
@@ -94,21 +96,18 @@ def _items(data: Any) -> Iterable[Any]:
 
 
 def language_of_name(path: str, target_language: str) -> str | None:
-    """Return the language code that ends a file's name before its suffix, besides the target's; None without one.
+    """Return the language code that ends a name before its suffix, besides the target's; None without one.
 
-    >>> [language_of_name(name, "en") for name in ("de.tsv", "a/pairs.en-pt_BR.tsv.gz", "owner/name:de-en", "news.tsv")]
+    >>> [language_of_name(name, "en") for name in ("de.tsv", "a/talks.en-pt_BR.tsv.gz", "owner/name:de-en", "news.tsv")]
     ['de', 'pt_BR', 'de', None]
     """
     name = strip_compression(Path(path if exists(path) else path.partition(",")[0]).name)
     stem = name.rpartition(".")[0] if format_of_name(name) else name.partition("@")[0]
     part = re.split("[.:]", stem)[-1]
-    codes = [part]
-    if two := re.fullmatch("([A-Za-z]+)[-_](.+)", part):
-        codes += [two[2]] if matching_tags([two[1]], target_language) else []
-    if two := re.fullmatch("(.+)[-_]([A-Za-z]+)", part):
-        codes += [two[1]] if matching_tags([two[2]], target_language) else []
-    found = [code for code in codes if _CODE_OF_NAME.fullmatch(code) and language_of_tag(code)]
-    return found[0] if len(found) == 1 and not matching_tags(found, target_language) else None
+    pairs = [match for pattern in _CODES_OF_NAME if (match := re.fullmatch(pattern, part))]
+    codes = [part, *(pair["code"] for pair in pairs if matching_tags([pair["target"]], target_language))]
+    known = [code for code in codes if re.fullmatch(_CODE_OF_NAME, code) and language_of_tag(code)]
+    return known[0] if len(known) == 1 and not matching_tags(known, target_language) else None
 
 
 def _expand(path: str, template: BitextSource, language: str | None) -> Iterator[tuple[BitextSource, bool]]:
@@ -129,7 +128,7 @@ def _expand(path: str, template: BitextSource, language: str | None) -> Iterator
 
 def _expand_languages(path: str) -> list[tuple[str, str]]:
     """Return code and name of each file that matches a path such as ``train/{language}-en.tsv.xz`` with any code."""
-    patterns = [_language_pattern(path, code) for code in (_CODE_OF_NAME.pattern, CODE)]
+    patterns = [_language_pattern(path, code) for code in (_CODE_OF_NAME, CODE)]
     names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
     matches = [re.fullmatch(patterns[0], name) or re.fullmatch(patterns[1], name) for name in names]
     if not any(matches):

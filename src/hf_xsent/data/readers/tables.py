@@ -25,11 +25,11 @@ def read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
 
 
 def read_csv(source: BitextSource) -> Iterator[Row | DataError]:
-    """Yield ``(last line, source, target)`` of comma-separated values; the first row may be a header.
+    """Yield ``(last line, source, target)`` of comma-separated values; the first row is the header.
 
     The delimiter is the most frequent one of comma, semicolon and tab in the first line.
     """
-    return _pairs(source, _csv_rows(Path(source.path)))
+    return _pairs(source, _csv_rows(Path(source.path)), has_header=True)
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
@@ -54,16 +54,19 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
         raise DataError(f"{path}:{reader.line_num}: not CSV ({error}); check the quotation marks") from error
 
 
-def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError]]) -> Iterator[Row | DataError]:
+def _pairs(
+    source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError]], has_header: bool = False
+) -> Iterator[Row | DataError]:
     by_name = source.columns is not None and any(isinstance(column, str) for column in source.columns)
     columns = source.columns or (0, 1)
     first, second = (0, 1) if by_name else map(int, columns)
+    has_header = has_header or by_name
     for place, (number, cells) in enumerate(rows):
         if isinstance(cells, DataError):
-            if by_name and place == 0:
+            if has_header and place == 0:
                 raise cells
             yield cells
-        elif place == 0 and (by_name or is_header(cells, source.language, source.target_language)):
+        elif place == 0 and (has_header or is_header(cells, source.language, source.target_language)):
             names = [cell.strip() for cell in cells]
             first, second = choose_columns(
                 source.place(number), names, source.columns, source.language, source.target_language
