@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from hf_xsent import __version__
-from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean
+from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, naming_flags
 from hf_xsent.files import describe_disk_failure
 from hf_xsent.settings.help import command_help, topic_help
 from hf_xsent.settings.secrets import refuse_secret_arguments
@@ -36,6 +36,7 @@ COMMANDS = {
 }
 
 
+@naming_flags()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)

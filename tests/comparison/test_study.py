@@ -80,7 +80,7 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
     ("changes", "told"),
     [
         ({"pooling": ["cls"]}, "unknown key 'pooling'; did you mean 'poolings'"),
-        ({"model": None}, "model is missing: .*--model"),
+        ({"model": None}, "model is missing: .*(--)?model"),
         ({"budget": {"hours": 1}}, "budget: unknown key 'hours'"),
         ({"budget": {"steps": 1, "pairs": 2}}, "budget: give one of steps and pairs"),
         ({"budget": {"steps": 0}}, "budget: steps 0 is not above 0"),

@@ -122,7 +122,7 @@ def test_only_the_first_process_writes(folders: Path, model: Any, monkeypatch: p
         ({"on_error": "ignore"}, "on_error 'ignore' is unknown: use raise, skip"),
         ({"split": "line"}, "split 'line' is unknown: use lines, text"),
         ({"languages": ["german", "fr"]}, "unknown language code"),
-        ({"languages": ["de"]}, "--languages takes the codes of source and target"),
+        ({"languages": ["de"]}, "(--)?languages takes the codes of source and target"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_encoded(

@@ -264,9 +264,9 @@ def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: di
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"layers": ["3-1"]}, "--layers takes numbers and ranges"),
-        ({"layers": [-1]}, "--layers takes numbers and ranges"),
-        ({"pooling": "mean,cls"}, "--pooling takes one value if several models are compared"),
+        ({"layers": ["3-1"]}, "(--)?layers takes numbers and ranges"),
+        ({"layers": [-1]}, "(--)?layers takes numbers and ranges"),
+        ({"pooling": "mean,cls"}, "(--)?pooling takes one value if several models are compared"),
         ({"dims": [0]}, "dims 0 is not at least 1"),
     ],
 )

@@ -127,7 +127,7 @@ def test_the_input_is_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"negatives": 9, "neighbours": 8}, "--negatives 9 must be at most --neighbours, 8"),
+        ({"negatives": 9, "neighbours": 8}, "(--)?negatives 9 must be at most (--)?neighbours, 8"),
         ({"max_share": 1.5}, "max_share 1.5 is not above 0 and at most 1"),
     ],
 )

@@ -201,7 +201,7 @@ def test_a_folder_that_is_not_an_export_is_never_overwritten(encoder_folders: di
 def test_an_older_export_is_replaced_only_when_asked(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     model, tokenizer = _model(encoder_folders["bert"], normalize=True)
     folder = export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
-    with pytest.raises(OutputError, match="exists already: choose another folder or replace it with --overwrite"):
+    with pytest.raises(OutputError, match="exists already: choose another folder or replace it with (--)?overwrite"):
         export_sentence_transformer(model, folder, tokenizer)
     other, tokenizer = _model(encoder_folders["xlm-roberta"])
     export_sentence_transformer(other, folder, tokenizer, overwrite=True, verify=False)

@@ -55,7 +55,7 @@ def test_foreign_files_are_refused_whatever_the_flags(tmp_path: Path, flags: dic
 def test_another_run_is_refused_unless_it_is_said_what_becomes_of_it(tmp_path: Path) -> None:
     train(tmp_path, 5)
     with pytest.raises(
-        OutputError, match="holds another run: continue it with --resume or replace it with --overwrite"
+        OutputError, match="holds another run: continue it with (--)?resume or replace it with (--)?overwrite"
     ):
         Run(tmp_path).check()
     Run(tmp_path, overwrite=True).check()
@@ -143,7 +143,7 @@ def test_a_finished_run_stays_finished(tmp_path: Path) -> None:
         Run(tmp_path, resume=True).finished_at({"seed": 2})
     (tmp_path / "checkpoint-5").rmdir()
     with (
-        pytest.raises(OutputError, match="is finished and left no checkpoint: replace it with --overwrite"),
+        pytest.raises(OutputError, match="is finished and left no checkpoint: replace it with (--)?overwrite"),
         Run(tmp_path, resume=True).training(IDENTITY),
     ):
         pass

@@ -114,7 +114,7 @@ def test_a_run_that_changed_is_refused_with_the_difference(run: Run) -> None:
         stated = changes | {
             key: [one.format(folder=run.folder) for one in changes[key]] for key in changes if key == "data"
         }
-        with pytest.raises(OutputError, match=rf"since step 6: .*{shown}.*--resume_with_changes"):
+        with pytest.raises(OutputError, match=rf"since step 6: .*{shown}.*(--)?resume_with_changes"):
             run.start("--resume", **stated)
     assert before == {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}
 

@@ -77,9 +77,9 @@ class AlignmentTrainer(RunTrainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         alpha: float = 0.5,
         target_language: str = "en",
-        columns: Any = None,
         teachers: Teachers | Mapping[str, Encode] | None = None,
         features: FeatureCache | None = None,
+        columns: Any = None,
         **kwargs: Any,
     ) -> None:
         if processing_class is None:

@@ -98,7 +98,7 @@ def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
         logger.warning(
             "%s: the column %s is not read, so the language of all pairs is und: state it, or give a Dataset",
             source.name,
-            *unread,
+            min(unread),
         )
     columns = choose_columns(source.name, shown, source.columns, source.language, source.target_language)
     return names[columns[0]], names[columns[1]]
