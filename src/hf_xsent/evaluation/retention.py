@@ -44,14 +44,14 @@ class RetentionTask(EvaluationTask):
         "pairs": "pairs",
         "score": "score",
         "cosine": "cosine with the start",
-        "neighbours": "neighbours kept",
+        "neighbours": "same neighbours",
     }
     main_metric: ClassVar[str] = "score"
     needs_start: ClassVar[bool] = True
     figures: ClassVar[Mapping[str, str]] = {
         "within a language: STS and XQuAD-R": "score",
         "… cosine with the start": "cosine",
-        "… neighbours of the start kept": "neighbours",
+        "… neighbours as at the start": "neighbours",
     }
 
     @classmethod
@@ -117,7 +117,7 @@ class RetentionTask(EvaluationTask):
                 before, after = (unit(encoder_of(which, role)(texts)) for which in (start, encode))
                 if before.shape == after.shape:
                     languages[name]["cosine"] = float((before * after).sum(1).mean())
-                languages[name]["neighbours"] = 100 * kept_neighbours(before, after)
+                languages[name]["neighbours"] = 100 * same_neighbours(before, after)
         parts = {"STS": "STS ", "XQuAD-R": "XQuAD-R ", "all": ""}
         groups = {group: [name for name in languages if name.startswith(prefix)] for group, prefix in parts.items()}
         groups = {group: names for group, names in groups.items() if names}
@@ -131,11 +131,11 @@ class RetentionTask(EvaluationTask):
         return rank_correlation(rows[..., 0], rows[..., 1])
 
 
-def kept_neighbours(before: np.ndarray, after: np.ndarray, k: int = _NEIGHBOURS) -> float:
+def same_neighbours(before: np.ndarray, after: np.ndarray, k: int = _NEIGHBOURS) -> float:
     """Return the share of the ``k`` nearest neighbours of each vector that are among its nearest afterwards.
 
     >>> before = unit(np.array([[1, 0], [1, 0.1], [0, 1]])); after = unit(np.array([[1, 0], [0, 1], [1, 0.1]]))
-    >>> kept_neighbours(before, after, k=1)  # the second and the third have changed places
+    >>> same_neighbours(before, after, k=1)  # the second and the third have changed places
     0.0
     """
     nearest = []

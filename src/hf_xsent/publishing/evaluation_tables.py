@@ -58,9 +58,9 @@ def read_tables(
 def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
     """Tabulate one benchmark: a row for each language or pair, and for the mean of each group."""
     task = TASKS[report.task]
-    names = {
-        name.split()[0] if report.task == "bucc" else name for name in report.languages
-    }  # its names have the split
+    names = set(report.languages)
+    if report.task == "bucc":
+        names = {name.split()[0] for name in names}  # without the data split
     unit = "language pair" if report.task in ("bucc", "sts17", "sts22") else "language"
     measured = f"{len(names)} {unit}{'s' * (len(names) > 1)}"
     rows = [[label, *(metrics.get(key) for key in task.headings)] for label, _, metrics in report.rows()]
