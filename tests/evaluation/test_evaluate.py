@@ -322,7 +322,7 @@ def suite(tmp_path: Path, pairs: list[tuple[str, str]]) -> Path:
     return folder
 
 
-def test_a_suite_measures_what_is_there_encodes_once_and_shows_one_table_and_a_page(
+def test_a_suite_measures_all_data_of_a_folder_encodes_once_and_shows_a_table_and_a_page(
     encoder_folders: dict[str, Path], suite: Path, encoded: _Encoded, tmp_path: Path
 ) -> None:
     models = [str(encoder_folders[name]) for name in ("bert", "modernbert")]

@@ -1,7 +1,7 @@
 """Measure retrieval in a collection in which all languages lie side by side: mixed pools of parallel text.
 
 An encoder is weakly aligned if a sentence is nearer to its translations than to other sentences of the same other
-language, and strongly aligned if it is also nearer to them than to unrelated sentences of its own language (LAReQA,
+language, and strongly aligned if it is also nearer to them than to unrelated sentences of the same language (LAReQA,
 arXiv:2004.05484). Only a mixed pool shows the difference.
 """
 
