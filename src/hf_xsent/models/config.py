@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from dataclasses import field, fields
@@ -25,6 +26,9 @@ from hf_xsent.settings.model import EncoderSettings, PairSettings
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+logger = logging.getLogger(__name__)
+_FOLLOWED = ("pooling", "normalize", "prompts", "default_prompt_name")  # where the user gives no value
+
 
 @strict
 class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
@@ -45,12 +49,28 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
             self.encoder_config = AutoConfig.for_model(**self.encoder_config)
         super().__post_init__(**kwargs)
         check_settings(self)
-        if self.default_prompt_name is not None and self.default_prompt_name not in (self.prompts or {}):
-            known = ", ".join(self.prompts or {}) or "none"
-            raise RecipeError(f"default_prompt_name {self.default_prompt_name!r} is not among the prompts: {known}")
         if self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
             raise RecipeError("lora_alpha and lora_targets need adapters: set lora_rank too")
         self.check_encoder()
+
+    def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None) -> Self:
+        """Return the config with pooling, length 1 and prompts as a starting model states them, where it states none.
+
+        Without either, the pooling is the mean. ``chosen`` are the settings that the user gave: log a warning for
+        others that differ from the starting model's.
+        """
+        follow = [*_FOLLOWED[:2], *(_FOLLOWED[2:] if self.prompts is None else ())]
+        defaults = {"pooling": "mean", "normalize": False}
+        values = {name: start.get(name, defaults.get(name)) for name in follow if getattr(self, name) is None}
+        config = self.copied(**values)
+        names = {*_FOLLOWED, "max_length"} & start.keys() - {*(chosen or ())} if chosen is not None else set()
+        pairs = {name: (start[name], getattr(config, name)) for name in sorted(names)}
+        if differ := [f"{name} {theirs!r}, here {ours!r}" for name, (theirs, ours) in pairs.items() if theirs != ours]:
+            logger.warning("the starting model embeds with other settings: %s; state those to keep", "; ".join(differ))
+        if config.default_prompt_name is not None and config.default_prompt_name not in (config.prompts or {}):
+            known = ", ".join(config.prompts or {}) or "none"
+            raise RecipeError(f"default_prompt_name {config.default_prompt_name!r} is not among the prompts: {known}")
+        return config
 
     def check_encoder(self) -> None:
         """Raise an error if a setting does not fit the encoder, if its config is known."""

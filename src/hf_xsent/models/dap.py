@@ -10,6 +10,7 @@ from huggingface_hub.dataclasses import strict
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.settings.model import pooling_setting
 
 
 @strict
@@ -22,6 +23,7 @@ class DapConfig(AlignmentConfig):
 
     model_type = "dap"
 
+    pooling: str | None = pooling_setting("cls")
     objectives: dict[str, Any] = field(
         default_factory=lambda: {"translation_ranking": 1.0, "representation_translation": 0.8}
     )

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hf_xsent.errors import ModelError, UnsupportedModuleError
+from hf_xsent.errors import ModelError
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading, split_config
+from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.models.methods import METHODS
 from hf_xsent.models.precision import compute_dtype
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.models.sentence_transformer_files import OPEN_THERE, read_modules
+from hf_xsent.models.sentence_transformer_files import stated_settings
 from hf_xsent.models.text_encoder import TextEncoder
 
 if TYPE_CHECKING:
@@ -45,24 +45,18 @@ class SentenceEmbedder(TextEncoder):
         """
         device = _device(device)
         config = load_config(name_or_path)
-        encoder_config, saved = split_config(config)
+        encoder_config, stated = stated_settings(name_or_path, config)
+        method = METHODS.get(stated.get("model_type", ""))
+        kind: type[SentenceEncoder] = SentenceEncoder if method is None else method[2]
+        if pooling is not None and issubclass(kind, DualPivotForSentenceEmbedding):
+            raise ModelError(f"{name_or_path!r} mixes its layers and has no pooling {pooling!r}: omit it")
         options: dict[str, Any] = {"config": config, "dtype": compute_dtype(precision, device), "pooling": pooling}
-        kind: type[SentenceEncoder] = SentenceEncoder
-        if saved:
-            kind = METHODS[saved["model_type"]][2] if saved["model_type"] in METHODS else SentenceEncoder
-            if pooling is not None and issubclass(kind, DualPivotForSentenceEmbedding):
-                raise ModelError(f"{name_or_path!r} mixes its layers and has no pooling {pooling!r}: omit it")
-        else:
-            modules = read_modules(name_or_path)
-            if "mix" in modules:
-                raise UnsupportedModuleError(f"{name_or_path!r} mixes its layers: {OPEN_THERE}")
+        if "model_type" not in stated:
             longest = family(encoder_config).max_length(encoder_config)
-            modules["max_length"] = min(max_length or modules.get("max_length", 512), longest)
-            cut = modules.pop("dim", None)
-            dim = cut if dim is None else dim
-            options |= {"pooling": "mean"} | modules | ({} if pooling is None else {"pooling": pooling})
+            options["max_length"] = min(max_length or stated.get("max_length", 512), longest)
         with quiet_loading():
             model = kind.from_pretrained(name_or_path, **options)
+        dim = stated.get("dim") if dim is None else dim
         return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim)
 
 

@@ -99,11 +99,6 @@ def load_encoder_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     return split_config(load_config(name_or_path, **hub))[0]
 
 
-def load_settings(name_or_path: str, **hub: Any) -> dict[str, Any]:
-    """Load the settings of a model of this package or its export (pooling, prompts, …); empty for other encoders."""
-    return split_config(load_config(name_or_path, **hub))[1]
-
-
 def model_file(name_or_path: str, file: str, subfolder: str = "", proxies: object = None, **hub: Any) -> Path | None:
     """Find a file of a model folder or Hub id; None if it does not exist or, without a network, is not in the cache.
 

@@ -14,6 +14,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.settings.declare import setting
+from hf_xsent.settings.model import pooling_setting
 
 
 @strict
@@ -22,6 +23,7 @@ class MoCoConfig(AlignmentConfig):
 
     model_type = "ppa"
 
+    pooling: str | None = pooling_setting("cls")
     objectives: dict[str, Any] = field(
         default_factory=lambda: {
             "momentum_contrast": 1.0,

@@ -23,10 +23,9 @@ from hf_xsent.models.loading import (
     load_encoder,
     load_tokenizer,
     loading_arguments,
-    split_config,
 )
 from hf_xsent.models.saved_form import read_heads, save_model
-from hf_xsent.models.sentence_transformer_files import with_changed_modules
+from hf_xsent.models.sentence_transformer_files import starting_settings, stated_settings
 from hf_xsent.settings.convert import convert
 from hf_xsent.settings.declare import types_of
 
@@ -53,17 +52,20 @@ class SavedModel(PreTrainedModel):
         and transformers' other loading arguments are accepted, too. From a model that this package trained, matching
         heads and language embeddings are loaded.
         """
-        loading = loading_arguments(settings)
-        encoder_config, earlier = split_config(load_config(str(name_or_path), **hub_arguments(loading)))
-        model = cls._over_encoder(str(name_or_path), cls.config_of(config, settings), encoder_config, loading)
-        model.start_weights([name for name in model.state_dict() if not name.startswith("encoder.")])
-        if earlier:
-            model.load_matching(earlier, read_heads(str(name_or_path), **hub_arguments(loading)))
+        name, loading = str(name_or_path), loading_arguments(settings)
+        hub = hub_arguments(loading)
+        encoder_config, stated = starting_settings(name, **hub)
+        chosen = settings.keys() if config is None else None
+        config = cls.config_of(config, settings).following(stated, chosen)
+        model = cls._over_encoder(name, config, encoder_config, loading)
+        model.start_weights([key for key in model.state_dict() if not key.startswith("encoder.")])
+        if "model_type" in stated:
+            model.load_matching(stated, read_heads(name, **hub))
         return model
 
     @classmethod
     def from_pretrained(cls, name_or_path: Any, *_: Any, config: Any = None, **settings: Any) -> Any:  # type: ignore[override]
-        """Open a model of this package with all its weights, or start from a plain encoder.
+        """Open a model of this package with all its weights, or start from another encoder.
 
         Keyword arguments replace settings of the saved model, and otherwise are those of ``from_backbone``.
         """
@@ -73,17 +75,19 @@ class SavedModel(PreTrainedModel):
         hub = hub_arguments(loading)
         if not isinstance(config, PreTrainedConfig):
             config = load_config(name, **hub)
-        encoder_config, saved = split_config(config)
-        encoder_config = deepcopy(encoder_config)
-        if saved and not hasattr(config, "encoder_config"):
-            saved = with_changed_modules(saved, name, encoder_config, **hub)
+        encoder_config, stated = stated_settings(name, config, **hub)
+        encoder_config, saved = deepcopy(encoder_config), "model_type" in stated
         names = cls.config_class.saved_names()
         for key in [key for key in settings if key not in names and hasattr(encoder_config, key)]:
             setattr(encoder_config, key, settings.pop(key))
-        start = cls.config_class(**{key: value for key, value in saved.items() if key in names})
-        if not cls.trains:
-            start.lora_rank = start.lora_alpha = start.lora_targets = None  # saved merged, too
-        model = cls._over_encoder(name, cls.config_of(start, settings), encoder_config, loading)
+        if saved:
+            start = cls.config_class(**{key: value for key, value in stated.items() if key in names})
+            if not cls.trains:
+                start.lora_rank = start.lora_alpha = start.lora_targets = None  # saved merged, too
+            config = cls.config_of(start, settings).following({})
+        else:
+            config = cls.config_of(None, settings).following(stated, settings)
+        model = cls._over_encoder(name, config, encoder_config, loading)
         missing = model._load_saved(name, hub)
         model.start_weights(missing)
         info: dict[str, Any] = {"missing_keys": {*missing} if saved else set(), "unexpected_keys": set()}

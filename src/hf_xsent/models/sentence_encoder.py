@@ -54,9 +54,10 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
     _frozen: Sequence[nn.Parameter] = ()  # by the last call of ``freeze``
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
-        super().__init__(config)
         if config.encoder_config is None:
             raise ModelError("the config has no encoder_config: use from_backbone(name_or_path)")
+        super().__init__(config.following({}) if config.pooling is None else config)
+        config = self.config
         self.encoder: Any = build_encoder(config.encoder_config) if encoder is None else encoder
         if config.lora_rank is not None:
             alpha = 2.0 * config.lora_rank if config.lora_alpha is None else config.lora_alpha

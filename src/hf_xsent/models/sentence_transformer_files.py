@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from hf_xsent.errors import ModelError, UnsupportedModuleError
 from hf_xsent.files import write_json
 from hf_xsent.models.encode_interface import DOCUMENT
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import loading_errors, model_file
+from hf_xsent.models.loading import load_config, loading_errors, model_file, split_config
 
+logger = logging.getLogger(__name__)
 _TYPES = "sentence_transformers.models."  # versions 2 to 6 read these names; version 6 has others
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 _MIX, _MAP = "WeightedLayerPooling", "Dense"  # the modules of dual pivot's extraction
@@ -96,23 +98,38 @@ def _write_general_settings(folder: Path, config: Any, dim: int | None) -> None:
         write_json(path, {**names, "similarity_fn_name": "cosine", **truncated})
 
 
-def with_changed_modules(
-    settings: Mapping[str, Any], name_or_path: str, encoder_config: PreTrainedConfig, **hub: Any
-) -> dict[str, Any]:
-    """Return the settings of a saved model, as far as SentenceTransformer has not saved others since."""
-    changed = read_modules(name_or_path, **hub)
-    if not changed:
-        return dict(settings)
-    if ("mix" in changed) != (settings["model_type"] == "dual-pivot"):
+def stated_settings(
+    name_or_path: str, config: PreTrainedConfig, **hub: Any
+) -> tuple[PreTrainedConfig, dict[str, Any]]:
+    """Return the encoder's config, and the settings of embeddings that a folder or Hub id states.
+
+    They are the settings of a model of this package (with ``model_type``), as far as SentenceTransformer has not saved
+    others since; those of the modules of a sentence-transformers model; or none, if it is a plain encoder.
+    """
+    encoder_config, saved = split_config(config)
+    modules = {} if hasattr(config, "encoder_config") else read_modules(name_or_path, **hub)
+    if not modules:
+        return encoder_config, saved
+    if ("mix" in modules) != (saved.get("model_type") == "dual-pivot"):
         raise UnsupportedModuleError(f"{name_or_path!r} has other modules than its config.json states: {OPEN_THERE}")
-    if settings["pooling"] == "sum" and changed["pooling"] == "mean":
-        changed["pooling"] = "sum"
+    if saved.get("pooling") == "sum" and modules["pooling"] == "mean":
+        modules["pooling"] = "sum"
     longest = family(encoder_config).max_length(encoder_config)
-    changed["max_length"] = min(changed.get("max_length", longest), longest)
-    embedding = ("normalize", "prompts", "default_prompt_name", "dim")
-    return {name: value for name, value in settings.items() if name not in embedding} | {
-        name: value for name, value in changed.items() if name not in ("mix", "map")
+    modules["max_length"] = min(modules.get("max_length", longest), longest)
+    replaced = ("normalize", "prompts", "default_prompt_name", "dim")
+    return encoder_config, {name: value for name, value in saved.items() if name not in replaced} | {
+        name: value for name, value in modules.items() if name not in ("mix", "map")
     }
+
+
+def starting_settings(name_or_path: str, **hub: Any) -> tuple[PreTrainedConfig, dict[str, Any]]:
+    """Return what ``stated_settings`` does, of a model to start from; with other modules, its encoder is the start."""
+    config = load_config(name_or_path, **hub)
+    try:
+        return stated_settings(name_or_path, config, **hub)
+    except UnsupportedModuleError as error:
+        logger.warning("%s; training starts from its encoder alone", error)
+        return split_config(config)
 
 
 def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:

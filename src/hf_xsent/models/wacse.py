@@ -11,6 +11,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.settings.declare import setting
+from hf_xsent.settings.model import pooling_setting
 
 
 @strict
@@ -23,6 +24,7 @@ class WacseConfig(AlignmentConfig):
 
     model_type = "wacse"
 
+    pooling: str | None = pooling_setting("cls")
     language_std: float = setting(
         0.02, "Standard deviation of new language embeddings; 0 starts them at zero.", at_least=0
     )

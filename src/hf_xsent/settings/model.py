@@ -8,26 +8,38 @@ from typing import Any
 from hf_xsent.settings.declare import setting
 
 
+def pooling_setting(default: str | None) -> Any:
+    """Declare the pooling; papers have their own default."""
+    return setting(
+        default,
+        "How to pool the hidden states into a sentence embedding. (default: cls for the methods dap, ppa and wacse, "
+        "as in their papers; otherwise the starting model's, and mean for a plain encoder)",
+        choices=("cls", "mean", "max", "sum"),
+    )
+
+
 @dataclass(repr=False, eq=False)
 class EncoderSettings:
     """How an encoder's hidden states become one vector per sentence."""
 
-    pooling: str = setting(
-        "cls",
-        "How to pool the hidden states into a sentence embedding.",
-        choices=("cls", "mean", "max", "sum"),
+    pooling: str | None = pooling_setting(None)
+    normalize: bool | None = setting(
+        None,
+        "Scale sentence embeddings to length 1. (default: as the starting model does; false for a plain encoder)",
     )
-    normalize: bool = setting(False, "Scale sentence embeddings to length 1.")
     max_length: int = setting(
         128, "Truncate sentences to this many tokens: 32 trains fastest, 128 truncates few sentences.", at_least=2
     )
     prompts: dict[str, str] | None = setting(
         None,
-        "Prompts by name, as sentence-transformers stores them in an export: {query: 'query: '}.",
+        "Prompts by name, as sentence-transformers stores them in an export: {query: 'query: '}. (default: the "
+        "starting model's; {} for none)",
         metavar="{NAME: TEXT}",
     )
     default_prompt_name: str | None = setting(
-        None, "Name of the prompt to prepend to each sentence, in training and afterwards; without it, none."
+        None,
+        "Name of the prompt to prepend to each sentence, in training and afterwards. (default: the starting model's, "
+        "if its prompts are used; else none)",
     )
     dropout: float | None = setting(
         None, "Dropout of the encoder in training; without it, the checkpoint's dropout.", at_least=0, below=1

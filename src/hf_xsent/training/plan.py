@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.layer_selection import reduced_config
-from hf_xsent.models.loading import load_encoder_config, load_settings, load_tokenizer
+from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.models.sentence_transformer_files import starting_settings
 from hf_xsent.runs.run import Run
 from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
 from hf_xsent.training.conflicts import facts_of_arguments, facts_of_model, refuse_conflicts
@@ -26,8 +27,6 @@ from hf_xsent.training.recipe import Recipe
 from hf_xsent.training.settings import DataSettings
 
 logger = logging.getLogger(__name__)
-
-_OF_EMBEDDINGS = ("pooling", "normalize", "max_length", "prompts", "default_prompt_name")
 
 
 @dataclass(frozen=True)
@@ -52,13 +51,12 @@ class Plan:
         run = Run(str(training.output_dir), flags.resume, flags.resume_with_changes, flags.overwrite, start=encoder)
         if training.should_save:
             run.check()
-        encoder_config = load_encoder_config(encoder)
+        encoder_config, stated = starting_settings(encoder)
         if recipe.config.encoder_layers is not None:
             if recipe.config.freezes_encoder:
                 raise RecipeError("encoder_layers removes layers, but a frozen encoder cannot adapt to this: remove it")
             encoder_config = reduced_config(encoder_config, recipe.config.encoder_layers)
-        _warn_of_other_embeddings(recipe, load_settings(encoder))
-        config = recipe.config.copied(encoder_config=encoder_config)
+        config = recipe.config.following(stated, recipe.stated).copied(encoder_config=encoder_config)
         config.check_objectives()
         config.teachers(encoder)  # raises an error if an objective lacks its teacher
         has_dev = bool(recipe.data.dev or recipe.data.dev_pairs)
@@ -91,15 +89,6 @@ class Plan:
 
     def _languages(self, train: Bitext | PivotBitext, dev: Bitext | None) -> set[str]:
         return {*train.languages, *(dev.languages if dev else ()), self.recipe.data.target_language}
-
-
-def _warn_of_other_embeddings(recipe: Recipe, start: Mapping[str, Any]) -> None:
-    """Warn of settings in which this run differs from its starting model without stating them."""
-    unstated = [name for name in _OF_EMBEDDINGS if name in start and name not in recipe.stated]
-    pairs = {name: (start[name], getattr(recipe.config, name)) for name in unstated}
-    differ = [f"{name} {theirs!r}, here {ours!r}" for name, (theirs, ours) in pairs.items() if theirs != ours]
-    if differ:
-        logger.warning("the starting model embeds with other settings: %s; state those to keep", "; ".join(differ))
 
 
 def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:

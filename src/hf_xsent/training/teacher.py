@@ -16,9 +16,9 @@ from hf_xsent.errors import ModelError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import FAMILIES, family
-from hf_xsent.models.loading import load_config, load_settings, load_tokenizer, quiet_loading
+from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.models.sentence_transformer_files import read_json, read_modules
+from hf_xsent.models.sentence_transformer_files import read_json, stated_settings
 from hf_xsent.objectives.base import SIDES
 from hf_xsent.objectives.registry import objective_class
 
@@ -84,8 +84,7 @@ def _open(name_or_path: str, student: AlignmentConfig, device: torch.device, pre
 def _encode_of(name_or_path: str, student: AlignmentConfig, device: torch.device, precision: str) -> Encode:
     """Open a model with the pooling that it states; a plain encoder, which states none, embeds like the student."""
     config = load_config(name_or_path)
-    states_pooling = load_settings(name_or_path) or read_modules(name_or_path)
-    if states_pooling or config.model_type not in FAMILIES:
+    if stated_settings(name_or_path, config)[1] or config.model_type not in FAMILIES:
         return SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision).encode
     settings = {name: getattr(student, name) for name in ("pooling", "normalize", "prompts", "default_prompt_name")}
     settings["max_length"] = min(student.max_length, family(config).max_length(config))
