@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 
-from transformers import AutoTokenizer, TrainingArguments
+from transformers import TrainingArguments
 
-from hf_xsent import AlignmentTrainer, XlmrWithRTLHead, export_sentence_transformer, load_bitext
+from hf_xsent import AlignmentTrainer, SentenceEncoderForPreTraining, export_sentence_transformer, load_bitext
 from sentence_transformers import SentenceTransformer
 
 parser = argparse.ArgumentParser(description="Train on sentence pairs.")
@@ -23,8 +23,8 @@ options = parser.parse_args()
 train, dev = load_bitext(options.data).train_dev_split(options.dev_pairs)
 print(train, dev, train[0], sep="\n")
 
-model = XlmrWithRTLHead.from_pretrained(
-    options.model, pooling="mean", max_length=64, objectives={"translation_ranking": {"symmetric": True}}
+model = SentenceEncoderForPreTraining.from_pretrained(
+    options.model, max_length=64, objectives={"translation_ranking": {"symmetric": True}}
 )
 arguments = TrainingArguments(
     options.output,
@@ -35,7 +35,7 @@ arguments = TrainingArguments(
     eval_steps=max(1, options.steps // 2),
     save_steps=max(1, options.steps // 2),
 )
-trainer = AlignmentTrainer(model, arguments, train, dev, processing_class=AutoTokenizer.from_pretrained(options.model))
+trainer = AlignmentTrainer(model, arguments, train, dev)
 before = trainer.evaluate()["eval_accuracy"]
 trainer.train()
 print(f"accuracy@1 on dev: {before:.1f} before, {trainer.evaluate()['eval_accuracy']:.1f} after")

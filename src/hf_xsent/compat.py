@@ -76,17 +76,6 @@ def linear_with_bias(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return result
 
 
-def cpu_has_bfloat16() -> bool:
-    """Return whether this processor multiplies bfloat16 in hardware (torch 2.6 to 2.13; no public getter before 2.13).
-
-    Without it, ``--precision auto`` computes in float32 on CPUs.
-    """
-    import torch
-
-    has_bfloat16 = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
-    return has_bfloat16 is not None and bool(has_bfloat16())
-
-
 # transformers
 
 

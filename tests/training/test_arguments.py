@@ -14,6 +14,7 @@ from transformers.integrations import is_deepspeed_available
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, MoCoConfig, SentenceEncoderForPreTraining
 from hf_xsent.errors import HfXsentError, OutputError, RecipeError
 from hf_xsent.finetuning.trainer import FineTuningArguments
+from hf_xsent.runs.run import RunState
 from hf_xsent.training.arguments import REFUSED, WITHOUT_EFFECT
 from hf_xsent.training.conflicts import CONFLICTS, facts_of_model, refuse_conflicts
 from hf_xsent.training.identity import DECIDING
@@ -146,17 +147,26 @@ def test_bf16_without_a_gpu_runs_on_the_cpu(kind: type[Any], tmp_path: Path, mon
     assert not arguments.use_cpu, "the run's recipe runs on a GPU elsewhere"
 
 
-@pytest.mark.parametrize("in_hardware", [False, True])
-def test_bf16_auto_is_what_the_hardware_computes(
-    in_hardware: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("faster", [False, True])
+def test_bf16_auto_is_what_is_faster_and_what_an_unfinished_run_began_with(
+    faster: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hf_xsent.models.precision.cpu_has_bfloat16", lambda: in_hardware)
-    for kind in KINDS:
-        assert _arguments(kind, tmp_path, use_cpu=True, bf16="auto").bf16 is in_hardware
+    monkeypatch.setattr("hf_xsent.training.arguments.bfloat16_is_faster", lambda *_, **__: faster)
+    for kind in (AlignmentTrainingArguments, FineTuningArguments):
+        for state, expected in (
+            (None, faster),
+            (RunState({"bf16": not faster}), not faster),
+            (RunState({"bf16": not faster}, finished_at_step=2), faster),
+        ):
+            folder = tmp_path / f"{kind.__name__} {state}"[:100]
+            folder.mkdir()
+            if state is not None:
+                state.write(folder)
+            assert _arguments(kind, folder, use_cpu=True, bf16="auto").bf16 is expected
 
 
 def test_a_recipe_and_a_flag_may_say_bf16_auto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hf_xsent.models.precision.cpu_has_bfloat16", lambda: True)
+    monkeypatch.setattr("hf_xsent.training.arguments.bfloat16_is_faster", lambda *_, **__: True)
     stated = ["--model", "none", "--data", "de=none.tsv", "--output", str(tmp_path), "--use_cpu"]
     assert pretrain.parse([*stated, "--bf16", "auto"]).training.bf16 is True
     assert pretrain.parse([*stated, "--bf16"]).training.bf16 is True

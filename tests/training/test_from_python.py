@@ -57,7 +57,7 @@ def _train(encoder: Path, output: Path, pairs: Any, dev: Any = None, **settings:
 def test_a_missing_part_of_the_trainer_is_named(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
     encoder = encoder_folders["bert"]
     tokenizer, arguments = AutoTokenizer.from_pretrained(encoder), TrainingArguments(str(tmp_path), use_cpu=True)
-    with pytest.raises(ModelError, match=r"BertModel has no objectives to train: .*XlmrWithRTLHead\.from_pretrained"):
+    with pytest.raises(ModelError, match="BertModel has no objectives to train: .*SentenceEncoderForPreTraining"):
         AlignmentTrainer(AutoModel.from_pretrained(encoder), arguments, pairs, processing_class=tokenizer)
     model = XlmrWithRTLHead.from_pretrained(str(encoder), objectives=RANKING)
     trainer = AlignmentTrainer(model, arguments, processing_class=tokenizer)

@@ -276,12 +276,14 @@ def test_sentences_are_cut_at_the_models_length(
     assert len(batch["source_input_ids"]) == 8
 
 
-def test_a_trainer_without_tokenizer_is_refused(
+def test_the_tokenizer_is_that_of_the_models_folder(
     encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
 ) -> None:
     model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]))
-    with pytest.raises(DataError, match="^the trainer needs the tokenizer: pass it as processing_class$"):
-        AlignmentTrainer(model, _arguments(tmp_path / "run"), bitext)
+    assert AlignmentTrainer(model, _arguments(tmp_path / "run"), bitext).tokenizer is model.tokenizer
+    without = XlmrWithRTLHead(model.config)
+    with pytest.raises(DataError, match="^the model's folder has no tokenizer: pass one as processing_class$"):
+        AlignmentTrainer(without, _arguments(tmp_path / "run"), bitext)
 
 
 def test_gradient_checkpointing_is_a_flag_away(

@@ -72,9 +72,11 @@ def measure(run: Run) -> None:
 def open_embedder(run: Run) -> SentenceEmbedder:
     """Load the trained model, or the starting encoder of an untrained method.
 
-    Methods with bf16 or fp16, except an untrained dual pivot, are measured in bfloat16 if the hardware computes it.
+    Methods with bf16, except an untrained dual pivot, are measured in bfloat16; those with bf16: auto or fp16 in the
+    faster precision.
     """
-    precision = "auto" if run.recipe.get("bf16") or run.recipe.get("fp16") else "float32"
+    half = run.recipe.get("bf16") or run.recipe.get("fp16")
+    precision = "bfloat16" if run.recipe.get("bf16") is True else "auto" if half else "float32"
     if run.seed is not None:
         return SentenceEmbedder.from_pretrained(str(run.training), precision=precision)
     config = build_recipe([run.settings()]).config

@@ -7,7 +7,6 @@ tile is a block of their cosines, and updates the neighbours of its rows (source
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -21,6 +20,7 @@ from hf_xsent.errors import DataError
 from hf_xsent.logs import Progress
 from hf_xsent.mining.top_k import GROUP, Neighbours, TopK
 from hf_xsent.mining.vectors import ShardedVectors
+from hf_xsent.models.precision import bfloat16_gain
 
 logger = logging.getLogger(__name__)
 Vectors = np.ndarray | Tensor | ShardedVectors
@@ -68,7 +68,7 @@ def nearest_both_ways(
     sentence. With ``allow_fewer``, a sentence with fewer than k candidates gets all of them.
 
     With bfloat16 as ``dtype`` the neighbours are the same up to float32 rounding: cosines that may be among the k best
-    are computed again in float32. It is faster if the processor supports it (``bfloat16_gain``).
+    are computed again in float32. It is faster if the processor supports it (``search_precision``).
     """
     check_vectors(source, target, 1 if allow_fewer else k)
     rows = TopK(len(source), min(k, len(target)), device)
@@ -88,31 +88,18 @@ def nearest_one_way(
 
 
 @cache
+@_exact_products()
 def search_precision(device: str | torch.device = "cpu") -> str:
     """Measure once the precision in which this device searches faster; neighbours are equal up to float32 rounding."""
-    gain = bfloat16_gain(512, device)
+    rows = 1024 if torch.device(device).type == "cpu" else 16_384  # on a GPU, the launch would dominate a small product
+    blocks = {dtype: torch.ones(rows, 512, device=device, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)}
+    gain = bfloat16_gain(lambda dtype: blocks[dtype] @ blocks[dtype].T, device)
     if gain < _WORTHWHILE_GAIN:
         return "float32"
     logger.info(
         "bfloat16 products are %.1f times as fast as float32: searching in bfloat16, rescoring in float32", gain
     )
     return "bfloat16"
-
-
-@_exact_products()
-def bfloat16_gain(width: int, device: str | torch.device = "cpu") -> float:
-    """Measure how many times faster bfloat16 products are than float32; below 1 without hardware support."""
-    seconds = []
-    rows = 1024 if torch.device(device).type == "cpu" else 16_384  # on a GPU, the launch would dominate a small product
-    for dtype in (torch.float32, torch.bfloat16):
-        block = torch.ones(rows, width, device=device, dtype=dtype)
-        times = []
-        for _ in range(4):  # the first is a warm-up
-            started = time.perf_counter()
-            float((block @ block.T)[0, 0])  # waits for the device
-            times.append(time.perf_counter() - started)
-        seconds.append(min(times[1:]))
-    return seconds[0] / seconds[1]
 
 
 @_exact_products()

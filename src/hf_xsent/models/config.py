@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
-_FOLLOWED = ("pooling", "normalize", "prompts", "default_prompt_name")  # where the user gives no value
 
 
 @strict
@@ -54,17 +53,16 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         self.check_encoder()
 
     def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None) -> Self:
-        """Return the config with pooling, length 1 and prompts as a starting model states them, where it states none.
+        """Return the config with the pooling, normalization and prompts of a starting model where it has none itself.
 
         Without either, the pooling is the mean. ``chosen`` are the settings that the user gave: log a warning for
         others that differ from the starting model's.
         """
-        follow = [*_FOLLOWED[:2], *(_FOLLOWED[2:] if self.prompts is None else ())]
-        defaults = {"pooling": "mean", "normalize": False}
-        values = {name: start.get(name, defaults.get(name)) for name in follow if getattr(self, name) is None}
-        config = self.copied(**values)
-        names = {*_FOLLOWED, "max_length"} & start.keys() - {*(chosen or ())} if chosen is not None else set()
-        pairs = {name: (start[name], getattr(config, name)) for name in sorted(names)}
+        names = ["pooling", "normalize", *(["prompts", "default_prompt_name"] if self.prompts is None else [])]
+        followed = {"pooling": "mean", "normalize": False} | {**start}
+        config = self.copied(**{name: followed.get(name) for name in names if getattr(self, name) is None})
+        compared = [] if chosen is None else [name for name in ("pooling", "max_length") if name not in chosen]
+        pairs = {name: (start[name], getattr(config, name)) for name in compared if name in start}
         if differ := [f"{name} {theirs!r}, here {ours!r}" for name, (theirs, ours) in pairs.items() if theirs != ours]:
             logger.warning("the starting model embeds with other settings: %s; state those to keep", "; ".join(differ))
         if config.default_prompt_name is not None and config.default_prompt_name not in (config.prompts or {}):

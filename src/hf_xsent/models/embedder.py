@@ -40,8 +40,7 @@ class SentenceEmbedder(TextEncoder):
 
         Pooling (mean, if the model states none) and max_length are by default the model's, as is the prompt of
         ``encode``. ``dim`` truncates embeddings, like ``truncate_dim`` of sentence-transformers. ``precision`` is that
-        of the computation: float32, bfloat16, float16, or auto, which is bfloat16 on devices that compute it in
-        hardware.
+        of the computation: float32, bfloat16, float16, or auto, the faster of the first two, which is measured.
         """
         device = _device(device)
         config = load_config(name_or_path)
@@ -50,7 +49,8 @@ class SentenceEmbedder(TextEncoder):
         kind: type[SentenceEncoder] = SentenceEncoder if method is None else method[2]
         if pooling is not None and issubclass(kind, DualPivotForSentenceEmbedding):
             raise ModelError(f"{name_or_path!r} mixes its layers and has no pooling {pooling!r}: omit it")
-        options: dict[str, Any] = {"config": config, "dtype": compute_dtype(precision, device), "pooling": pooling}
+        dtype = compute_dtype(precision, device, encoder_config.hidden_size)
+        options: dict[str, Any] = {"config": config, "dtype": dtype, "pooling": pooling}
         if "model_type" not in stated:
             longest = family(encoder_config).max_length(encoder_config)
             options["max_length"] = min(max_length or stated.get("max_length", 512), longest)

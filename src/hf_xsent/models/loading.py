@@ -123,11 +123,10 @@ def load_tokenizer(name_or_path: str, **hub: Any) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(name_or_path, **hub)
 
 
-def load_token_ids(name_or_path: str, **hub: Any) -> dict[str, Any]:
+def token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """Return the special token ids that objectives with masking need."""
-    tokenizer = load_tokenizer(name_or_path, **hub)
     if tokenizer.mask_token_id is None:
-        raise ModelError(f"the tokenizer of {name_or_path!r} has no mask_token: set it and save the tokenizer")
+        raise ModelError(f"the tokenizer {tokenizer.name_or_path!r} has no mask_token: set it and save the tokenizer")
     return {
         "mask_token_id": tokenizer.mask_token_id,
         "unknown_token_id": tokenizer.unk_token_id,

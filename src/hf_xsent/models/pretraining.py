@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 from transformers.utils import can_return_tuple
@@ -19,7 +19,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.input_shuffling import SIDES, shuffle_sides
 from hf_xsent.models.last_layers import LastLayers
-from hf_xsent.models.loading import build_encoder, hub_arguments, load_token_ids
+from hf_xsent.models.loading import build_encoder, load_tokenizer, token_ids
 from hf_xsent.models.mlm_head import MLMHead, load_matching_heads, load_mlm_head, plain_head
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 from hf_xsent.objectives.base import Objective, Parts, PretrainedWeights, TokenObjective, sentence_losses
@@ -111,11 +111,13 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
                 weight[known:] = table[known:] if weight.ndim == 2 else 0
 
     @classmethod
-    def _over_encoder(cls, name: str, config: Any, encoder_config: PreTrainedConfig, loading: dict[str, Any]) -> Self:
+    def _around(
+        cls, encoder: PreTrainedModel, config: Any, source: str | None, hub: Mapping[str, Any], tokenizer: Any = None
+    ) -> Self:
         """Add the special tokens, which objectives with masking need, to the config."""
         if config.needs.mask_token:
-            config = config.copied(**load_token_ids(name, **hub_arguments(loading)))
-        return super()._over_encoder(name, config, encoder_config, loading)
+            config = config.copied(**token_ids(tokenizer or load_tokenizer(str(source), **hub)))
+        return super()._around(encoder, config, source, hub, tokenizer)
 
     def start_weights(self, names: Collection[str]) -> None:
         """Initialize the objectives of these weights from the encoder and the checkpoint's own MLM head."""

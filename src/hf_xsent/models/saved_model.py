@@ -13,8 +13,9 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from hf_xsent.errors import ModelError, RecipeError, did_you_mean
+from hf_xsent.errors import ModelError, RecipeError, UnsupportedModuleError, did_you_mean
 from hf_xsent.files import create_folder, is_local
+from hf_xsent.models.families import family
 from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.loading import (
     UNUSED_ARGUMENTS,
@@ -25,7 +26,11 @@ from hf_xsent.models.loading import (
     loading_arguments,
 )
 from hf_xsent.models.saved_form import read_heads, save_model
-from hf_xsent.models.sentence_transformer_files import starting_settings, stated_settings
+from hf_xsent.models.sentence_transformer_files import (
+    settings_of_sentence_transformer,
+    starting_settings,
+    stated_settings,
+)
 from hf_xsent.settings.convert import convert
 from hf_xsent.settings.declare import types_of
 
@@ -64,6 +69,31 @@ class SavedModel(PreTrainedModel):
         return model
 
     @classmethod
+    def from_sentence_transformer(cls, model: Any, **settings: Any) -> Self:
+        """Start from a loaded SentenceTransformer of transformer and pooling; both share the encoder's weights.
+
+        Pooling, prompts and lengths are those of the SentenceTransformer, unless keyword arguments replace them.
+        """
+        try:
+            stated = settings_of_sentence_transformer(model)
+        except UnsupportedModuleError as error:
+            raise UnsupportedModuleError(
+                f"{str(error).rpartition(': ')[0]}: train it with AlignmentLoss and SentenceTransformerTrainer, or "
+                "start from its encoder alone by SentenceEncoderForPreTraining.from_backbone(name)"
+            ) from error
+        encoder = getattr(model[0].auto_model, "encoder", None)
+        if not isinstance(encoder, PreTrainedModel):  # else the whole is a model of this package
+            encoder = model[0].auto_model
+        if getattr(encoder, "pooler", None) is not None:
+            encoder.pooler = None  # no embedding uses it, and trained weights need a gradient in every step
+        longest = family(encoder.config).max_length(encoder.config)
+        settings = {"max_length": min(stated.get("max_length", longest), longest)} | settings
+        config = cls.config_of(None, settings).following(stated, settings)
+        trained = cls._around(encoder, config, encoder.name_or_path or None, {}, model.tokenizer)
+        trained.start_weights([key for key in trained.state_dict() if not key.startswith("encoder.")])
+        return trained
+
+    @classmethod
     def from_pretrained(cls, name_or_path: Any, *_: Any, config: Any = None, **settings: Any) -> Any:  # type: ignore[override]
         """Open a model of this package with all its weights, or start from another encoder.
 
@@ -96,16 +126,23 @@ class SavedModel(PreTrainedModel):
 
     @classmethod
     def _over_encoder(cls, name: str, config: Any, encoder_config: PreTrainedConfig, loading: dict[str, Any]) -> Self:
-        """Build the model over a loaded encoder, in the encoder's dtype and on its device."""
+        """Load the encoder, and build the model over it."""
         encoder = load_encoder(name, encoder_config, config.encoder_dropout, **loading)
         if config.encoder_layers is not None:
             select_layers(encoder, config.encoder_layers)
         if is_local(name):
             encoder.config.name_or_path = ""  # do not publish local paths
+        return cls._around(encoder, config, name, hub_arguments(loading))
+
+    @classmethod
+    def _around(
+        cls, encoder: PreTrainedModel, config: Any, source: str | None, hub: Mapping[str, Any], tokenizer: Any = None
+    ) -> Self:
+        """Build the model over an encoder, in the encoder's dtype and on its device."""
         model = cls(config.over(encoder.config), encoder=encoder)
-        model._source, model._hub = name, hub_arguments(loading)
-        for weight_name, weight in chain(model.named_parameters(), model.named_buffers()):
-            if not weight_name.startswith("encoder."):
+        model._source, model._hub, model._tokenizer = source, hub, tokenizer
+        for name, weight in chain(model.named_parameters(), model.named_buffers()):
+            if not name.startswith("encoder."):
                 weight.data = weight.to(encoder.device, encoder.dtype if weight.is_floating_point() else None)
         return model
 

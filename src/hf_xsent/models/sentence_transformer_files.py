@@ -98,9 +98,7 @@ def _write_general_settings(folder: Path, config: Any, dim: int | None) -> None:
         write_json(path, {**names, "similarity_fn_name": "cosine", **truncated})
 
 
-def stated_settings(
-    name_or_path: str, config: PreTrainedConfig, **hub: Any
-) -> tuple[PreTrainedConfig, dict[str, Any]]:
+def stated_settings(name_or_path: str, config: PreTrainedConfig, **hub: Any) -> tuple[PreTrainedConfig, dict[str, Any]]:
     """Return the encoder's config, and the settings of embeddings that a folder or Hub id states.
 
     They are the settings of a model of this package (with ``model_type``), as far as SentenceTransformer has not saved
@@ -140,34 +138,55 @@ def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:
     modules = read_json(name_or_path, "modules.json", list, **hub)
     if not modules:
         return {}
-    settings: dict[str, Any] = {"normalize": False}
-    common = read_json(name_or_path, "config_sentence_transformers.json", **hub)
-    prompts = common.get("prompts") or {}
-    if prompts:
-        settings |= {"prompts": prompts, "default_prompt_name": common.get("default_prompt_name")}
+    kinds = []
     for module in modules:
         if not isinstance(module, Mapping) or not {"type", "path"} <= module.keys():
             raise ModelError(f"{name_or_path!r} has a modules.json without types and paths: export the model again")
         kind, path = str(module["type"]).rsplit(".", 1)[-1], str(module["path"])
+        config = read_json(name_or_path, f"{path}/config.json", **hub) if kind in ("Pooling", _MAP) else {}
+        kinds.append((kind, path, config))
+    common = read_json(name_or_path, "config_sentence_transformers.json", **hub)
+    older = read_json(name_or_path, "sentence_bert_config.json", **hub)  # before version 6
+    longest = older.get("max_seq_length") or read_json(name_or_path, "tokenizer_config.json", **hub).get(
+        "model_max_length"
+    )
+    return _settings_of_modules(repr(name_or_path), kinds, common, longest, older.get("do_lower_case"))
+
+
+def settings_of_sentence_transformer(model: Any) -> dict[str, Any]:
+    """Return the settings of a loaded SentenceTransformer; raise an error for modules that this package lacks."""
+    kinds = [
+        (type(module).__name__, "", module.get_config_dict() if hasattr(module, "get_config_dict") else {})
+        for module in model
+    ]
+    common = {name: getattr(model, name, None) for name in ("prompts", "default_prompt_name", "truncate_dim")}
+    lower = getattr(model[0], "do_lower_case", False)
+    return _settings_of_modules("this SentenceTransformer", kinds, common, model.max_seq_length, lower)
+
+
+def _settings_of_modules(
+    name: str, modules: list[tuple[str, str, dict[str, Any]]], common: Mapping[str, Any], longest: Any, lower: Any
+) -> dict[str, Any]:
+    """Return the settings that modules (kind, path and config of each) and the common settings state."""
+    settings: dict[str, Any] = {"normalize": False}
+    prompts = common.get("prompts") or {}
+    if any(prompts.values()):
+        settings |= {"prompts": dict(prompts), "default_prompt_name": common.get("default_prompt_name")}
+    for kind, path, config in modules:
         if kind == "Pooling":
-            pooling = read_json(name_or_path, f"{path}/config.json", **hub)
-            settings["pooling"] = _pooling(name_or_path, pooling)
-            if prompts.get(common.get("default_prompt_name")) and not pooling.get("include_prompt", True):
-                raise UnsupportedModuleError(f"{name_or_path!r} pools without its prompt: {OPEN_THERE}")
+            settings["pooling"] = _pooling(name, config)
+            if prompts.get(common.get("default_prompt_name")) and not config.get("include_prompt", True):
+                raise UnsupportedModuleError(f"{name} pools without its prompt: {OPEN_THERE}")
         elif kind == "Normalize":
             settings["normalize"] = True
         elif kind == _MIX:
             settings["mix"] = path
-        elif kind == _MAP and "mix" in settings and _is_linear(read_json(name_or_path, f"{path}/config.json", **hub)):
+        elif kind == _MAP and "mix" in settings and str(config.get("activation_function")).endswith("Identity"):
             settings["map"] = path
         elif kind != "Transformer":
-            raise UnsupportedModuleError(f"{name_or_path!r} has a module {kind}: {OPEN_THERE}")
-    older = read_json(name_or_path, "sentence_bert_config.json", **hub)  # before version 6
-    if older.get("do_lower_case"):
-        raise UnsupportedModuleError(f"{name_or_path!r} converts its input to lower case: {OPEN_THERE}")
-    longest = older.get("max_seq_length") or read_json(name_or_path, "tokenizer_config.json", **hub).get(
-        "model_max_length"
-    )
+            raise UnsupportedModuleError(f"{name} has a module {kind}: {OPEN_THERE}")
+    if lower:
+        raise UnsupportedModuleError(f"{name} converts its input to lower case: {OPEN_THERE}")
     numbers = {"max_length": longest, "dim": common.get("truncate_dim")}
     return settings | {name: int(value) for name, value in numbers.items() if value}
 
@@ -204,13 +223,9 @@ def read_json(name_or_path: str, file: str, kind: type = dict, **hub: Any) -> An
     return content
 
 
-def _is_linear(dense: Mapping[str, Any]) -> bool:
-    return str(dense.get("activation_function")).endswith("Identity")
-
-
-def _pooling(name_or_path: str, config: dict[str, Any]) -> str:
+def _pooling(name: str, config: dict[str, Any]) -> str:
     """Return the pooling, from ``pooling_mode`` (version 6) or from ``pooling_mode_*`` flags (earlier versions)."""
     modes = [mode for key, mode in _POOLING_FLAGS.items() if config.get(key)] or [str(config.get("pooling_mode"))]
     if len(modes) != 1 or modes[0] not in _POOLING_FLAGS.values():
-        raise UnsupportedModuleError(f"{name_or_path!r}: this pooling is not supported: {config}")
+        raise UnsupportedModuleError(f"{name}: this pooling is not supported: {config}")
     return modes[0]

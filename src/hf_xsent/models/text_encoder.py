@@ -115,7 +115,11 @@ class TextEncoder(SentenceTransformerMethods):
     def _tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
         ids: list[list[int]] = []
         for start in range(0, len(sentences), _SENTENCES_PER_TOKENIZER_CALL):
-            texts = [self.prompt + sentence for sentence in sentences[start : start + _SENTENCES_PER_TOKENIZER_CALL]]
+            block = sentences[start : start + _SENTENCES_PER_TOKENIZER_CALL]
+            for row, sentence in enumerate(block, start):
+                if not isinstance(sentence, str):
+                    raise ModelError(f"encode takes a list of strings, but sentence {row} is {sentence!r}: remove it")
+            texts = [self.prompt + sentence for sentence in block]
             ids += self.tokenizer(texts, truncation=True, max_length=self.max_length)["input_ids"]
         return ids
 

@@ -109,8 +109,9 @@ def _embedder(
     if isinstance(tokenizer, str):
         tokenizer = load_tokenizer(tokenizer)
     if isinstance(model, SentenceEncoder):
+        tokenizer = tokenizer or model.find_tokenizer()
         if tokenizer is None:
-            raise ModelError("the tokenizer is missing: pass it with the model")
+            raise ModelError("the model's folder has no tokenizer: pass one with the model")
         return SentenceEmbedder(model, tokenizer, dim=dim)
     opened = SentenceEmbedder.from_pretrained(str(model), device="cpu", dim=dim)
     return SentenceEmbedder(opened.model, tokenizer or opened.tokenizer, dim=opened.width)

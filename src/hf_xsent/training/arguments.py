@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -14,13 +13,14 @@ from transformers.integrations import get_available_reporting_integrations, is_d
 
 from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
-from hf_xsent.models.precision import has_bfloat16
+from hf_xsent.models.precision import USUAL_WIDTH, bfloat16_is_faster
+from hf_xsent.runs.run import RunState
 from hf_xsent.settings.declare import check_settings, default_of
 from hf_xsent.settings.secrets import refuse_secrets
+from hf_xsent.tensors.gathering import process_count, sum_over_processes
 from hf_xsent.training.conflicts import facts_of_arguments, facts_of_model, refuse_conflicts
 from hf_xsent.training.settings import TrainingSettings
 
-logger = logging.getLogger(__name__)
 _AT_LEAST = {  # fields of TrainingArguments that transformers does not check in one sentence
     **dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm", "neftune_noise_alpha", "seed", "data_seed"), 0),
     **{"adam_beta1": 0, "adam_beta2": 0, "adam_epsilon": 0, "gradient_accumulation_steps": 1},
@@ -70,6 +70,7 @@ class CheckedArguments(TrainingArguments):
         if not any(name in os.environ for name in _LAUNCHED):
             self.ddp_backend = None
         super().__post_init__()
+        _check_same_precision(self)
         facts = {"several GPUs in one process": self.n_gpu > 1, "several processes": self.world_size > 1}
         refuse_conflicts(facts_of_arguments(self) | {name for name, holds in facts.items() if holds})
         for name, value in stated.items():
@@ -141,13 +142,22 @@ def _check_ranges(arguments: TrainingArguments) -> None:
 
 
 def _choose_bf16(arguments: Any) -> None:
-    """Replace ``bf16="auto"`` by whether the device computes bfloat16 in hardware."""
+    """Replace ``bf16="auto"`` by what an unfinished run in the output folder has, or else by what is faster here."""
     if arguments.bf16 == "auto":
+        state = RunState.read(str(arguments.output_dir))
+        earlier = None if state is None or state.finished_at_step is not None else state.identity.get("bf16")
         device = "cuda" if torch.cuda.is_available() and not arguments.use_cpu else "cpu"
-        arguments.bf16 = has_bfloat16(device)
-        logger.info("bf16 auto: training in %s on %s", "bfloat16" if arguments.bf16 else "float32", device)
+        arguments.bf16 = bfloat16_is_faster(device, USUAL_WIDTH, training=True) if earlier is None else earlier
     if not isinstance(arguments.bf16, bool):
         raise RecipeError(f"bf16 takes true, false or auto, not {arguments.bf16!r}")
+
+
+def _check_same_precision(arguments: TrainingArguments) -> None:
+    """Raise an error if ``bf16="auto"`` measured other results in other processes."""
+    if int(sum_over_processes(torch.tensor(int(arguments.bf16), device=arguments.device))) % process_count():
+        raise RecipeError(
+            "bf16 auto chose bfloat16 in some processes and float32 in others: set bf16 to true or false"
+        )
 
 
 def check_trainer(

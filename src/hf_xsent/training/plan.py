@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 

@@ -138,7 +138,7 @@ class CommonTrainingSettings:
     warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
     bf16: bool | str = setting(
         False,
-        "Compute in bfloat16; weights stay float32. auto: if the device computes bfloat16 in hardware.",
+        "Compute in bfloat16; weights stay float32. auto: if that is faster on this device, which is measured.",
         metavar="true|false|auto",
     )
     save_steps: float = setting(500, "Write a checkpoint every N steps.")

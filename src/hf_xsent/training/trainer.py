@@ -46,6 +46,9 @@ class AlignmentTrainer(RunTrainer):
     If no objective needs pairs, the two sides of the data are shuffled independently. Over a frozen encoder,
     ``features`` encodes each sentence once, before the first step; without, the encoder runs in every step.
 
+    ``model`` may be a SentenceTransformer of transformer and pooling: its encoder trains by translation ranking.
+    ``processing_class`` is the tokenizer, by default that of the model's folder.
+
     A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset, a DataFrame or a list of
     pairs, with its arguments ``target_language`` and ``columns``; the latter are not cleaned. ``args`` may be plain
     TrainingArguments. At the end of ``train``, the output folder has the model, which AutoModel and SentenceTransformer
@@ -53,14 +56,13 @@ class AlignmentTrainer(RunTrainer):
     The output folder must be new or empty: ``train`` says how to resume or replace the run in it.
 
     ```python
-    from hf_xsent import AlignmentTrainer, XlmrWithRTLHead
-    from transformers import AutoTokenizer, TrainingArguments
+    from hf_xsent import AlignmentTrainer, SentenceEncoderForPreTraining
+    from transformers import TrainingArguments
 
-    model = XlmrWithRTLHead.from_pretrained("xlm-roberta-base", objectives={"translation_ranking": 1.0})
-    tokenizer = AutoTokenizer.from_pretrained("xlm-roberta-base")
+    model = SentenceEncoderForPreTraining.from_pretrained("xlm-roberta-base")
     arguments = TrainingArguments("runs/mine", max_steps=100, per_device_train_batch_size=8)
     pairs = {"de": [("Ein Hund.", "A dog."), ("Eine Katze.", "A cat.")]}
-    AlignmentTrainer(model, arguments, pairs, processing_class=tokenizer).train()
+    AlignmentTrainer(model, arguments, pairs).train()
     ```
     """
 
@@ -82,13 +84,16 @@ class AlignmentTrainer(RunTrainer):
         columns: Any = None,
         **kwargs: Any,
     ) -> None:
-        if processing_class is None:
-            raise DataError("the trainer needs the tokenizer: pass it as processing_class")
+        if any(kind.__name__ == "SentenceTransformer" for kind in type(model).__mro__):
+            model = SentenceEncoderForPreTraining.from_sentence_transformer(model)
         if not hasattr(getattr(model, "config", None), "needs"):
             raise ModelError(
-                f"{type(model).__name__} has no objectives to train: make the model by XlmrWithRTLHead.from_pretrained "
-                "or SentenceEncoderForPreTraining.from_backbone"
+                f"{type(model).__name__} has no objectives to train: make the model by "
+                "SentenceEncoderForPreTraining.from_pretrained"
             )
+        processing_class = processing_class or model.find_tokenizer()
+        if processing_class is None:
+            raise DataError("the model's folder has no tokenizer: pass one as processing_class")
         args = AlignmentTrainingArguments.of(args)
         train_dataset, eval_dataset = (
             as_bitext(data, target_language, columns) for data in (train_dataset, eval_dataset)

@@ -33,7 +33,7 @@ class AlignerSettings:
     )
     precision: str = setting(
         "float32",
-        "Encode in this precision; auto: bfloat16 if the device computes it in hardware.",
+        "Encode in this precision; auto: bfloat16 if that is faster on this device, which is measured.",
         choices=("float32", "auto", "bfloat16", "float16"),
     )
     device: str | None = setting(

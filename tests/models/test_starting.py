@@ -1,0 +1,143 @@
+"""A model starts from any encoder and embeds as the starting folder states, unless the user says otherwise."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import TrainingArguments
+
+from hf_xsent import (
+    AlignmentTrainer,
+    DapForSentenceEmbedding,
+    MoCoAlignedBert,
+    SentenceEmbedder,
+    SentenceEncoderForPreTraining,
+    WacseForPreTraining,
+    XlmrWithRTLHead,
+    export_sentence_transformer,
+)
+from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.training.plan import Plan
+from hf_xsent.training.recipe import build_recipe
+from sentence_transformers import SentenceTransformer
+
+RANKING = {"translation_ranking": 1.0}
+PROMPTS = {"query": "the dog: ", "passage": "the cat: "}
+
+
+@pytest.fixture
+def stating(encoder_folders: dict[str, Path], tmp_path: Path) -> str:
+    """A folder of sentence-transformers that pools by the maximum, normalizes, and has prompts."""
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+
+    modules = [Transformer(str(encoder_folders["bert"])), Pooling(32, pooling_mode="max"), Normalize()]
+    model = SentenceTransformer(modules=modules, device="cpu", prompts=PROMPTS, default_prompt_name="query")
+    model.max_seq_length = 11
+    model.save_pretrained(str(tmp_path / "stating"))
+    return str(tmp_path / "stating")
+
+
+def _embedding(config: Any) -> tuple[Any, ...]:
+    return config.pooling, config.normalize, config.prompts, config.default_prompt_name
+
+
+@pytest.mark.parametrize("door", ["from_backbone", "from_pretrained"])
+def test_a_plain_encoder_is_pooled_by_its_mean_and_a_papers_method_as_in_the_paper(
+    encoder_folders: dict[str, Path], door: str
+) -> None:
+    folder = str(encoder_folders["bert"])
+    assert _embedding(getattr(SentenceEncoderForPreTraining, door)(folder).config) == ("mean", False, None, None)
+    for kind in (XlmrWithRTLHead, MoCoAlignedBert, WacseForPreTraining):
+        assert getattr(kind, door)(folder, objectives=RANKING).config.pooling == "cls"
+
+
+@pytest.mark.parametrize("door", ["from_backbone", "from_pretrained"])
+def test_training_follows_what_the_folder_states(
+    stating: str, sentences: list[str], door: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = getattr(SentenceEncoderForPreTraining, door)(stating, max_length=11)
+    assert _embedding(model.config) == ("max", True, PROMPTS | {"document": ""}, "query")
+    expected = SentenceTransformer(stating, device="cpu").encode(sentences)
+    np.testing.assert_allclose(model.encode(sentences), expected, atol=1e-5)
+    np.testing.assert_allclose(SentenceEmbedder.from_pretrained(stating).encode(sentences), expected, atol=1e-5)
+    assert not caplog.messages
+
+
+def test_the_users_settings_come_first(stating: str, caplog: pytest.LogCaptureFixture) -> None:
+    chosen = {"pooling": "cls", "normalize": False, "prompts": {}, "max_length": 20}
+    model = SentenceEncoderForPreTraining.from_backbone(stating, **chosen)
+    assert _embedding(model.config) == ("cls", False, {}, None) and not caplog.messages
+    named = SentenceEncoderForPreTraining.from_backbone(stating, max_length=11, default_prompt_name="passage")
+    assert named.config.default_prompt == "the cat: "
+    with pytest.raises(RecipeError, match="^default_prompt_name 'queries' is not among the prompts: document"):
+        SentenceEncoderForPreTraining.from_backbone(stating, default_prompt_name="queries")
+
+
+def test_a_method_that_pools_otherwise_than_the_start_warns(stating: str, caplog: pytest.LogCaptureFixture) -> None:
+    model = XlmrWithRTLHead.from_backbone(stating, objectives=RANKING, max_length=11)
+    assert model.config.pooling == "cls"
+    expected = "the starting model embeds with other settings: pooling 'max', here 'cls'; state those to keep"
+    assert caplog.messages == [expected]
+
+
+def test_a_recipe_follows_the_start_too(stating: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "pairs.tsv").write_text("Der Hund.\tThe dog.\n", encoding="utf-8")
+    data = {"de": str(tmp_path / "pairs.tsv")}
+    settings = {"model": stating, "data": data, "output_dir": str(tmp_path / "out"), "dev_pairs": 0}
+    config = Plan.of(build_recipe([settings | {"max_length": 11}])).recipe.config
+    assert _embedding(config)[:2] == ("max", True) and config.default_prompt == "the dog: "
+    assert config.recipe()["pooling"] == "max" and not caplog.messages
+    with caplog.at_level(logging.WARNING):
+        assert Plan.of(build_recipe([settings | {"method": "dap"}])).recipe.config.pooling == "cls"
+    assert "max_length 11, here 128" in caplog.text and "pooling 'max', here 'cls'" in caplog.text
+
+
+def test_a_folder_with_another_module_starts_from_its_encoder_alone(
+    stating: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    model = SentenceTransformer(stating, device="cpu")
+    model.append(Dense(32, 32))
+    model.save_pretrained(str(tmp_path / "dense"))
+    started = SentenceEncoderForPreTraining.from_backbone(str(tmp_path / "dense"))
+    assert started.config.pooling == "mean"
+    assert "has a module Dense" in caplog.text and "training starts from its encoder alone" in caplog.text
+    with pytest.raises(ModelError, match="has a module Dense: open it with sentence_transformers"):
+        SentenceEncoderForPreTraining.from_pretrained(str(tmp_path / "dense"))
+    with pytest.raises(ModelError, match=r"^this SentenceTransformer has a module Dense: train it with AlignmentLoss"):
+        SentenceEncoderForPreTraining.from_sentence_transformer(model)
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_a_sentence_transformer_trains_in_place(
+    encoder_folders: dict[str, Path], stating: str, tmp_path: Path, pairs: Any, sentences: list[str], ours: bool
+) -> None:
+    if ours:
+        start = DapForSentenceEmbedding.from_backbone(str(encoder_folders["modernbert"]), pooling="mean")
+        stating = str(export_sentence_transformer(start, tmp_path / "export", verify=False))
+    model = SentenceTransformer(stating, device="cpu")
+    before = model.encode(sentences)
+    arguments = TrainingArguments(
+        str(tmp_path / "run"), max_steps=2, per_device_train_batch_size=4, learning_rate=0.01, use_cpu=True,
+        report_to="none", disable_tqdm=True, eval_strategy="no",
+    )  # fmt: skip
+    trainer = AlignmentTrainer(model, arguments, {"de": pairs})  # type: ignore[arg-type]
+    np.testing.assert_allclose(trainer.model.encode(sentences), before, atol=1e-5)
+    trainer.train()
+    after = model.encode(sentences)
+    assert np.abs(after - before).max() > 0.01
+    for opened in (trainer.model, SentenceTransformer(str(tmp_path / "run"), device="cpu")):
+        np.testing.assert_allclose(opened.encode(sentences), after, atol=1e-5)
+
+
+def test_objectives_with_masks_start_from_a_sentence_transformer(stating: str) -> None:
+    objectives = {"translation_ranking": 1.0, "translation_language_modeling": 0.1}
+    model = SentenceEncoderForPreTraining.from_sentence_transformer(
+        SentenceTransformer(stating, device="cpu"), objectives=objectives
+    )
+    assert model.config.mask_token_id == model.tokenizer.mask_token_id and model.config.max_length == 11
