@@ -33,7 +33,7 @@ def test_layers_that_do_not_exist_are_refused(encoder_folders: dict[str, Path], 
 
 def test_a_student_has_the_weights_of_its_layers_and_opens_again(tiny_encoders: Path, tmp_path: Path) -> None:
     whole = load_encoder(str(tiny_encoders))
-    student = SentenceEncoderForPreTraining.from_backbone(str(tiny_encoders), encoder_layers=2)
+    student = SentenceEncoderForPreTraining.from_backbone(str(tiny_encoders), encoder_layers=2, pooling="cls")
     assert student.config.encoder_layers is None and student.config.encoder_config.num_hidden_layers == 2
     for layer, number in zip(student.backbone.layers, (0, 2), strict=True):
         for name, weight in layer.named_parameters():

@@ -104,7 +104,8 @@ def test_repeated_sentences_are_found_in_the_batch(tiny_encoders: Path, pairs: P
     repeated = [*pairs[:4], (pairs[5][0], pairs[0][1])]
     batch = _batch(tiny_encoders, repeated)
     with_mask, without = (
-        _model(tiny_encoders, objectives={"translation_ranking": {"mask_repeated": on}}) for on in (True, False)
+        _model(tiny_encoders, pooling="cls", objectives={"translation_ranking": {"mask_repeated": on}})
+        for on in (True, False)
     )
     source, target = with_mask.embed(
         [batch["source_input_ids"], batch["target_input_ids"]],

@@ -43,6 +43,7 @@ def _model(encoder: dict[str, Any], **settings: Any) -> SentenceEncoderForPreTra
     config = AlignmentConfig(
         encoder_config=XLMRobertaConfig(**encoder),
         max_length=16,
+        pooling="cls",
         objectives={"mexma": settings},
         mask_token_id=99,
         unknown_token_id=3,

@@ -28,6 +28,7 @@ def _by_loop(
     symmetric: bool,
     source_identity: list[int] | None,
     target_identity: list[int] | None,
+    own_side: bool = False,
 ) -> float:
     """The equation, term by term, in Python's float64."""
     sources, targets = source.tolist(), target.tolist()
@@ -41,21 +42,27 @@ def _by_loop(
         identities = [identity for identity in (source_identity, target_identity) if identity]
         return not any(identity[i] == identity[j] for identity in identities)
 
-    def direction(logits: list[list[float]]) -> float:
+    def direction(logits: list[list[float]], queries: list[list[float]]) -> float:
         losses = []
         for i in range(count):
             allowed = [math.exp(logits[i][j]) for j in range(count) if j == i or is_negative(i, j)]
+            if own_side:
+                others = [j for j in range(count) if j != i and is_negative(i, j)]
+                allowed += [math.exp(_cosine(queries[i], queries[j]) / temperature) for j in others]
             losses.append(math.log(sum(allowed)) - logits[i][i])
         return sum(losses) / count
 
     forward = [[logit(i, j) for j in range(count)] for i in range(count)]
     backward = [[logit(j, i) for j in range(count)] for i in range(count)]
-    return (direction(forward) + direction(backward)) / 2 if symmetric else direction(forward)
+    of_sources = direction(forward, sources)
+    return (of_sources + direction(backward, targets)) / 2 if symmetric else of_sources
 
 
 @pytest.mark.parametrize(("margin", "symmetric", "repeated"), [*product([0.0, 0.3], [False, True], [False, True])])
-@pytest.mark.parametrize("temperature", [0.05, 0.7])
-def test_the_loss_is_the_equation(temperature: float, margin: float, symmetric: bool, repeated: bool) -> None:
+@pytest.mark.parametrize(("temperature", "own_side"), [(0.05, False), (0.7, True)])
+def test_the_loss_is_the_equation(
+    temperature: float, own_side: bool, margin: float, symmetric: bool, repeated: bool
+) -> None:
     source, target = torch.randn(2, 7, 5, dtype=torch.float64)
     source_identity = [1, 2, 1, 4, 5, 6, 7] if repeated else None  # 0 and 2 share a source
     target_identity = [1, 2, 3, 4, 2, 2, 7] if repeated else None  # 1, 4 and 5 share a target
@@ -67,8 +74,9 @@ def test_the_loss_is_the_equation(temperature: float, margin: float, symmetric: 
         symmetric,
         torch.tensor(source_identity) if source_identity else None,
         torch.tensor(target_identity) if target_identity else None,
+        own_side=own_side,
     )
-    expected = _by_loop(source, target, temperature, margin, symmetric, source_identity, target_identity)
+    expected = _by_loop(source, target, temperature, margin, symmetric, source_identity, target_identity, own_side)
     assert loss.dtype == torch.float64
     assert loss.item() == pytest.approx(expected, rel=1e-8)
 
@@ -99,10 +107,15 @@ def test_the_length_of_embeddings_does_not_count() -> None:
 
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("repeated", [False, True])
-@pytest.mark.parametrize("margin", [0.0, 0.2])
+@pytest.mark.parametrize(("margin", "own_side"), [(0.0, False), (0.2, False), (0.2, True)])
 @pytest.mark.parametrize("logits_at_once", [0, 15, 48])  # one row at a time, two, and all but one
 def test_the_chunked_kernel_gives_the_plain_loss_and_gradients(
-    logits_at_once: int, margin: float, repeated: bool, symmetric: bool, monkeypatch: pytest.MonkeyPatch
+    logits_at_once: int,
+    margin: float,
+    own_side: bool,
+    repeated: bool,
+    symmetric: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, target = torch.randn(2, 7, 5, dtype=torch.float64).requires_grad_().unbind()
     identities = (torch.tensor([1, 2, 1, 3, 4, 4, 5]), torch.tensor([1, 2, 3, 3, 4, 5, 2])) if repeated else ()
@@ -113,7 +126,7 @@ def test_the_chunked_kernel_gives_the_plain_loss_and_gradients(
         return chunked_cross_entropy(*args, **options)
 
     def loss_and_gradients() -> tuple[Tensor, ...]:
-        loss = translation_ranking_loss(source, target, 0.3, margin, symmetric, *identities)
+        loss = translation_ranking_loss(source, target, 0.3, margin, symmetric, *identities, own_side=own_side)
         return loss, *torch.autograd.grad(3 * loss, (source, target))
 
     monkeypatch.setattr(translation_ranking, "chunked_cross_entropy", chunked)
@@ -205,22 +218,23 @@ def test_repeated_sentences_are_masked_by_default() -> None:
 
 
 def _with_negatives_by_loop(
-    source: Tensor, target: Tensor, negatives: Tensor, identity: list[int], own: list[int], temperature: float
+    source: Tensor, target: Tensor, negatives: Tensor, identity: list[int], own: list[int], own_side: bool
 ) -> float:
     """One direction, term by term: all negatives are candidates of all queries, except copies of the translation."""
     sources, targets, losses = source.tolist(), target.tolist(), []
     for i, query in enumerate(sources):
         others = [one for j, one in enumerate(targets) if j == i or own[j] != own[i]]
         others += [one for one, same in zip(negatives.tolist(), identity, strict=True) if same != own[i]]
-        logits = [_cosine(query, one) / temperature for one in others]
-        losses.append(math.log(sum(map(math.exp, logits))) - _cosine(query, targets[i]) / temperature)
+        others += [one for j, one in enumerate(sources) if j != i and own_side]
+        logits = [_cosine(query, one) / 0.3 for one in others]
+        losses.append(math.log(sum(map(math.exp, logits))) - _cosine(query, targets[i]) / 0.3)
     return sum(losses) / len(losses)
 
 
 @pytest.mark.parametrize("logits_at_once", [0, 1 << 21])
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("symmetric", "own_side"), [(False, False), (True, False), (True, True)])
 def test_mined_negatives_are_candidates_of_all_queries(
-    symmetric: bool, logits_at_once: int, monkeypatch: pytest.MonkeyPatch
+    symmetric: bool, own_side: bool, logits_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = torch.randn(2, 6, 5, dtype=torch.float64)
     of_source, of_target = torch.randn(3, 5, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64)
@@ -228,7 +242,8 @@ def test_mined_negatives_are_candidates_of_all_queries(
     identity = [[2, 70, 71], [80, 81, 14, 82, 14, 83, 2]]  # copies of own sentences; 2 is a source, not a target
     monkeypatch.setattr(translation_ranking, "LOGITS_AT_ONCE", logits_at_once)
     objective = TranslationRanking(
-        TranslationRanking.Settings(temperature=0.3, symmetric=symmetric, hard_negatives=2), cast(Parts, None)
+        TranslationRanking.Settings(temperature=0.3, symmetric=symmetric, own_side=own_side, hard_negatives=2),
+        cast(Parts, None),
     )
     identities = [torch.tensor(one) for one in own]
     pairs = sentence_pairs(
@@ -242,9 +257,9 @@ def test_mined_negatives_are_candidates_of_all_queries(
         source_negative_number=torch.zeros(3),
         target_negative_number=torch.arange(7) % 2,
     )
-    expected = _with_negatives_by_loop(source, target, of_target, identity[1], own[1], 0.3)
+    expected = _with_negatives_by_loop(source, target, of_target, identity[1], own[1], own_side)
     if symmetric:
-        expected = (expected + _with_negatives_by_loop(target, source, of_source, identity[0], own[0], 0.3)) / 2
+        expected = (expected + _with_negatives_by_loop(target, source, of_source, identity[0], own[0], own_side)) / 2
     assert objective.sentence_loss(pairs).item() == pytest.approx(expected, rel=1e-10)
     plain = TranslationRanking(TranslationRanking.Settings(temperature=0.3, symmetric=symmetric), cast(Parts, None))
     assert plain.sentence_loss(pairs).item() < expected

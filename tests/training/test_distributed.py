@@ -24,7 +24,7 @@ RANKING = {"symmetric": True, "margin": 0.2}
 BOTH = {"weight": 0.8, "direction": "both", "predicted_languages": ["de", "en"]}
 MIXES: dict[str, dict[str, Any]] = {
     "TR": {"translation_ranking": RANKING},
-    "TR with hard negatives": {"translation_ranking": RANKING | {"hard_negatives": 2}},
+    "TR with hard negatives": {"translation_ranking": RANKING | {"hard_negatives": 2, "own_side": True}},
     "TR of several widths": {"matryoshka": RANKING | {"dims": [32, 8]}},
     "TR + distillation": {"translation_ranking": RANKING, "distillation": 5.0},
     "DAP": {"translation_ranking": RANKING, "representation_translation": BOTH},

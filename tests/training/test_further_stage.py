@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from training_run import Run
 
 from hf_xsent import MoCoAlignedBert, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.errors import RecipeError
+from hf_xsent.models.loading import load_config
 from hf_xsent.models.saved_form import saved_weights
 
 DAP = {"translation_ranking": 1.0, "representation_translation": 0.8}
@@ -127,11 +129,10 @@ def test_what_an_earlier_stage_left_is_no_mlm_head(run: Run) -> None:
     assert torch.equal(dense, torch.eye(len(dense)))
 
 
-def test_settings_of_the_earlier_stage_that_a_run_drops_are_named(run: Run, caplog: pytest.LogCaptureFixture) -> None:
-    run.start(pooling="mean", normalize=True, prompts={"query": "query: "}, default_prompt_name="query")
-    assert "embeds with other settings" not in caplog.text
-    _second(run, normalize=False).start("--max_steps", "1")
-    assert (
-        "the starting model embeds with other settings: pooling 'mean', here 'cls'; prompts {'query': 'query: '}, here "
-        "None; default_prompt_name 'query', here None; state those to keep" in caplog.text
-    )
+def test_a_run_embeds_as_the_earlier_stage_did_unless_it_says_otherwise(run: Run) -> None:
+    run.start(pooling="max", normalize=True, prompts={"query": "query: "}, default_prompt_name="query")
+    second = _second(run, method="alignment", objectives={"translation_ranking": 1}, normalize=False)
+    second.start("--max_steps", "1")
+    config = load_config(str(second.out)).hf_xsent
+    assert (config["pooling"], config["normalize"], config["prompts"]["query"]) == ("max", False, "query: ")
+    assert yaml.safe_load((second.out / "recipe.yaml").read_text())["pooling"] == "max"

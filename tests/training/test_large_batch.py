@@ -29,7 +29,7 @@ MIXES: dict[str, dict[str, Any]] = {
     "DAP, both directions, partial": TR | {"representation_translation": BOTH | {"masked_share": 0.6}},
     "DAP, padded positions": TR | {"representation_translation": {"weight": 0.8, "positions": "padded"}},
     "TR + TLM": TR | {"translation_language_modeling": {"weight": 0.5, "masked_share": 0.4}},
-    "TR with hard negatives": {"translation_ranking": {"symmetric": True, "hard_negatives": 2}},
+    "TR with hard negatives": {"translation_ranking": {"symmetric": True, "hard_negatives": 2, "own_side": True}},
     "TR of several widths and negatives": {"matryoshka": {"hard_negatives": 3, "dims": [32, 8]}},
     "TR and TR of several widths, each with its own number of negatives": {
         "translation_ranking": {"hard_negatives": 1},

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +41,7 @@ def compute_dtype(precision: str | torch.dtype, device: str | torch.device, widt
 def bfloat16_is_faster(device: str, width: int, training: bool = False) -> bool:
     """Time a layer of an encoder in both precisions, once per process; in training with its backward pass."""
     with torch.random.fork_rng(devices=[]):  # the program's own random numbers stay the same
-        gain = bfloat16_gain(_layer(torch.device(device), width, training))
+        gain = bfloat16_gain(_layer(torch.device(device), width, training), device)
     faster = gain >= _WORTHWHILE_GAIN
     logger.info(
         "precision auto: %s in %s, because on %s a layer of width %d is %.2f times as fast in bfloat16 as in float32",
@@ -55,18 +54,19 @@ def bfloat16_is_faster(device: str, width: int, training: bool = False) -> bool:
     return faster
 
 
-def bfloat16_gain(compute: Callable[[torch.dtype], Any]) -> float:
+def bfloat16_gain(compute: Callable[[torch.dtype], Tensor], device: str | torch.device = "cpu") -> float:
     """Return how many times as fast ``compute`` is in bfloat16 as in float32, by the shortest of several runs.
 
-    ``compute`` returns a tensor, which is read to wait for the device.
+    On a CPU, times are those of the processor, so that other programs do not change the result.
     """
+    clock = time.process_time if torch.device(device).type == "cpu" else time.perf_counter
     shortest = {torch.float32: math.inf, torch.bfloat16: math.inf}
     for turn in range(3):
         for dtype in shortest:
-            started = time.perf_counter()
-            compute(dtype).detach().flatten()[0].item()
+            started = clock()
+            compute(dtype).detach().flatten()[0].item()  # waits for the device
             if turn:  # the first is a warm-up
-                shortest[dtype] = min(shortest[dtype], time.perf_counter() - started)
+                shortest[dtype] = min(shortest[dtype], clock() - started)
     return shortest[torch.float32] / shortest[torch.bfloat16]
 
 

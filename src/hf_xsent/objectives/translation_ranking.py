@@ -2,6 +2,9 @@
 
     L_TR = -1/N Σ_i log( exp(cos(x_i, y_i)/τ - m) / (exp(cos(x_i, y_i)/τ - m) + Σ_{j≠i} exp(cos(x_i, y_j)/τ)) )
 
+With ``own_side``, the sum also has exp(cos(x_i, x_j)/τ), j ≠ i: the other sentences of the query's own side, as in
+InfoXLM and GTE. A sentence then prefers its translation to unrelated sentences of its own language, too.
+
 >>> source, target = torch.eye(3)[:2], torch.tensor([[1.0, 1, 0], [0, 1, 0]])
 >>> logits = F.normalize(source, dim=1) @ F.normalize(target, dim=1).T / 0.05
 >>> plain = (logits.logsumexp(1) - logits.diagonal()).mean()
@@ -42,6 +45,11 @@ class TranslationRankingSettings(ObjectiveSettings):
         "as LaBSE's 0.3, give 0.3 / temperature.",
     )
     symmetric: bool = setting(False, "Average the losses of both directions, source to target and target to source.")
+    own_side: bool = setting(
+        False,
+        "Rank against the other sentences of the query's own side, too, so that the nearest neighbours of a sentence "
+        "are not those of its own language.",
+    )
     mask_repeated: bool = setting(True, "Pairs that share a sentence are not negatives of each other.")
     hard_negatives: int = setting(
         0,
@@ -61,20 +69,23 @@ def translation_ranking_loss(
     target_identity: Tensor | None = None,
     source_negatives: Negatives | None = None,
     target_negatives: Negatives | None = None,
+    own_side: bool = False,
 ) -> Tensor:
     """Compute L_TR, the mean over the pairs.
 
     The margin is subtracted after the division by the temperature, as in the authors' code. ``symmetric`` averages both
-    directions. With identities, a pair that repeats the source or the target of pair i is not a negative of i. Mined
-    negatives of all pairs are further candidates of each query, except copies of its translation. Logits are at
-    least float32, also under autocast. Each process ranks its own queries against the candidates of all processes.
+    directions. With identities, a pair that repeats the source or the target of pair i is not a negative of i. With
+    ``own_side``, the other sentences of the query's side are further candidates. Mined negatives of all pairs are
+    further candidates of each query, except copies of its translation. Logits are at least float32, also under
+    autocast. Each process ranks its own queries against the candidates of all processes.
     """
     identities = [identity for identity in (source_identity, target_identity) if identity is not None]
     source, target = _scaled(source, temperature), _scaled(target, temperature)
     with torch.autocast(source.device.type, enabled=False):
-        loss = _ranking(source, target, identities, temperature, margin, target_negatives, target_identity)
+        options = identities, temperature, margin, own_side
+        loss = _ranking(source, target, *options, target_negatives, target_identity)
         if symmetric:
-            backward = _ranking(target, source, identities, temperature, margin, source_negatives, source_identity)
+            backward = _ranking(target, source, *options, source_negatives, source_identity)
             loss = (loss + backward) / 2
     return mean_over_rows(loss, source)
 
@@ -90,6 +101,7 @@ def _ranking(
     identities: Sequence[Tensor],
     temperature: float,
     margin: float,
+    own_side: bool,
     negatives: Negatives | None,
     own_identity: Tensor | None,
 ) -> Tensor:
@@ -98,13 +110,19 @@ def _ranking(
     ``own_identity`` has the identity of each query's positive; copies of it among mined ``negatives`` are masked.
     """
     candidates, first = gather_rows(candidates)
-    pairs = slice(len(candidates))
-    repeats = [(pairs, identity, gather_rows(identity)[0]) for identity in identities]
+    numbers = torch.arange(first, first + len(queries), device=queries.device)
+    every = [(identity, gather_rows(identity)[0]) for identity in identities]
+    repeats = [(slice(len(candidates)), *identity) for identity in every]
+    if own_side:
+        pairs = len(candidates)
+        every.append((numbers, torch.arange(pairs, device=queries.device)))  # the query itself
+        repeats += [(slice(pairs, 2 * pairs), *identity) for identity in every]
+        candidates = torch.cat((candidates, gather_rows(queries)[0]))
     if negatives is not None:
         if own_identity is not None:
             repeats.append((slice(len(candidates), None), own_identity, gather_rows(negatives[1])[0]))
         candidates = torch.cat((candidates, gather_rows(_scaled(negatives[0], temperature))[0].to(candidates.dtype)))
-    positives = torch.arange(first, first + len(queries), device=queries.device)[:, None]
+    positives = numbers[:, None]
 
     def edit_logits(logits: Tensor, rows: slice) -> None:
         """Mask repeats of the query's pair and subtract the margin from the positive, in place."""
@@ -151,4 +169,5 @@ class TranslationRanking(SentenceObjective):
             pairs.target_identity if settings.mask_repeated else None,
             pairs.first_negatives("source", settings.hard_negatives),
             pairs.first_negatives("target", settings.hard_negatives),
+            settings.own_side,
         )
