@@ -51,7 +51,7 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
     )
 
     objectives: dict[str, Any] = field(default_factory=lambda: {"triplet_ranking": 1.0})
-    pooling: str | None = setting(  # type: ignore[assignment]  # never None after __post_init__
+    pooling: str | None = setting(  # never None after __post_init__
         None,
         "Pool a sentence's tokens by their sum or their mean; default: the variant's.",
         choices=("sum", "mean"),

@@ -56,8 +56,8 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         if config.encoder_config is None:
             raise ModelError("the config has no encoder_config: use from_backbone(name_or_path)")
-        super().__init__(config.following({}) if config.pooling is None else config)
-        config = self.config
+        config = config if config.pooling else config.following({})
+        super().__init__(config)
         self.encoder: Any = build_encoder(config.encoder_config) if encoder is None else encoder
         if config.lora_rank is not None:
             alpha = 2.0 * config.lora_rank if config.lora_alpha is None else config.lora_alpha
