@@ -19,7 +19,7 @@ from hf_xsent.tensors.fused_linear import FusedBiases
 logger = logging.getLogger(__name__)
 PRECISIONS = ("float32", "auto", "bfloat16", "float16")
 USUAL_WIDTH = 384  # where a precision is chosen before the model is known
-_WORTHWHILE_GAIN = 1.1  # below, rounding to bfloat16 buys nothing that a measurement can tell
+_WORTHWHILE_GAIN = 1.1  # a smaller one is within the error of the measurement
 _LENGTH = 32  # tokens of a sentence
 # Enough tokens that, on a GPU, launches do not dominate, and that, in training, the conversion of weights does not.
 _TOKENS, _TOKENS_IN_TRAINING, _TOKENS_ON_GPU = 256, 1024, 16_384

@@ -3,7 +3,7 @@
     L_TR = -1/N Σ_i log( exp(cos(x_i, y_i)/τ - m) / (exp(cos(x_i, y_i)/τ - m) + Σ_{j≠i} exp(cos(x_i, y_j)/τ)) )
 
 With ``own_side``, the sum also has exp(cos(x_i, x_j)/τ), j ≠ i: the other sentences of the query's own side, as in
-InfoXLM and GTE. A sentence then prefers its translation to unrelated sentences of its own language, too.
+InfoXLM and GTE. Its translation must then also be nearer than unrelated sentences of the same language.
 
 >>> source, target = torch.eye(3)[:2], torch.tensor([[1.0, 1, 0], [0, 1, 0]])
 >>> logits = F.normalize(source, dim=1) @ F.normalize(target, dim=1).T / 0.05
@@ -47,8 +47,8 @@ class TranslationRankingSettings(ObjectiveSettings):
     symmetric: bool = setting(False, "Average the losses of both directions, source to target and target to source.")
     own_side: bool = setting(
         False,
-        "Rank against the other sentences of the query's own side, too, so that the nearest neighbours of a sentence "
-        "are not those of its own language.",
+        "Rank against the other sentences of the query's side, too, so that the nearest neighbours of a sentence are "
+        "not all in the language of the query.",
     )
     mask_repeated: bool = setting(True, "Pairs that share a sentence are not negatives of each other.")
     hard_negatives: int = setting(
