@@ -155,9 +155,7 @@ def _choose_bf16(arguments: Any) -> None:
 def _check_same_precision(arguments: TrainingArguments) -> None:
     """Raise an error if ``bf16="auto"`` measured other results in other processes."""
     if int(sum_over_processes(torch.tensor(int(arguments.bf16), device=arguments.device))) % process_count():
-        raise RecipeError(
-            "bf16 auto chose bfloat16 in some processes and float32 in others: set bf16 to true or false"
-        )
+        raise RecipeError("bf16 auto chose bfloat16 in some processes and float32 in others: set bf16 to true or false")
 
 
 def check_trainer(
