@@ -28,6 +28,11 @@ _OTHER_SCRIPTS = frozenset(
     ["Bopo", "Cher", "Copt", "Goth", "Lepc", "Limb", "Lisu", "Nkoo", "Runr", "Vaii"]
 )  # of no language here
 CODE = r"[A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*"  # the form of a code in BCP 47 or gettext style
+STRICT_CODE = r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*(?:@[a-z]+)?"  # as usual in names of files
+_TWO_CODES = (
+    rf"(?:.*?[-_])?(?P<code>{STRICT_CODE})[-_](?P<target>[a-z]{{2,3}})",
+    rf"(?:.*?[-_])?(?P<target>[a-z]{{2,3}})[-_](?P<code>{STRICT_CODE})",
+)
 _LONGEST_TAG = 40
 
 
@@ -112,6 +117,18 @@ def matching_tags(tags: Iterable[str], code: str) -> list[str]:
     """
     ranks = {tag: rank for tag in tags if (rank := _rank_of_tag(tag, code)) is not None}
     return [tag for tag, rank in ranks.items() if rank == max(ranks.values())]
+
+
+def code_at_end(name: str, target_language: str) -> str | None:
+    """Return the code that a name is, or the other one of two that end it, of which one is the target language's.
+
+    >>> [code_at_end(name, "en") for name in ("de", "talks-en-pt_BR", "deu-eng", "en", "de-fr", "news")]
+    ['de', 'pt_BR', 'deu', None, None, None]
+    """
+    pairs = [match for pattern in _TWO_CODES if (match := re.fullmatch(pattern, name))]
+    codes = [name, *(pair["code"] for pair in pairs if matching_tags([pair["target"]], target_language))]
+    known = [code for code in codes if re.fullmatch(STRICT_CODE, code) and language_of_tag(code)]
+    return known[0] if len(known) == 1 and not matching_tags(known, target_language) else None
 
 
 @lru_cache(maxsize=4096)

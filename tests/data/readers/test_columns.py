@@ -103,6 +103,9 @@ def test_a_data_set_of_several_languages_names_them_by_its_keys_or_a_column(tmp_
     pairs = {"english": [PAIR[1]], "non_english": [PAIR[0]]}
     by_key = DatasetDict({"talks-en-de": Dataset.from_dict(pairs), "talks-en-tr": Dataset.from_dict(pairs)})
     assert load_bitext(by_key, cache_dir=tmp_path, cleaning=None).languages == {"de": 1, "tr": 1}
+    talks = Dataset.from_dict(pairs)
+    talks.info.config_name = "en-fr"
+    assert load_bitext(talks, cache_dir=tmp_path, cleaning=None).languages == {"fr": 1}
     frame = pandas.DataFrame({"lang": ["de", "tr"], "text": [PAIR[0], "bir cümle"], "english": [PAIR[1]] * 2})
     assert load_bitext(frame, cache_dir=tmp_path, cleaning=None).languages == {"de": 1, "tr": 1}
     with pytest.raises(DataError, match="unknown language code 'German'; the code of German is 'de'"):

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
+from hf_xsent.data.languages import code_at_end, find_language, language_of_tag, matching_tags
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, move_into_place
@@ -39,11 +39,14 @@ def write_pairs(data: Any, folder: Path, template: BitextSource, language: str |
     """Write the pairs of ``data`` to JSONL files, one per language, and return sources of these files.
 
     ``language`` is the language of all pairs. Without it, the language of a pair is the value of its column
-    ``language`` or ``lang``, else the name of its column that is not the target language's, else ``und``.
+    ``language`` or ``lang``, else the name of its column that is not the target language's, else the code in the name
+    of the data set's config, such as en-de, else ``und``.
     """
+    config = str(getattr(getattr(data, "info", None), "config_name", ""))
+    otherwise = code_at_end(config, template.target_language) or "und"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        files = _write(_records(data, template.split), Path(temporary), template.target_language, language)
+        files = _write(_records(data, template.split), Path(temporary), template.target_language, language, otherwise)
         if not files:
             raise DataError("the data hold no pairs: give at least one")
         paths = {code: str(_final(path, folder)) for code, path in files.items()}
@@ -60,13 +63,13 @@ def _final(path: Path, folder: Path) -> Path:
 
 
 def _write(
-    records: Iterable[Mapping[str, Any]], folder: Path, target_language: str, language: str | None
+    records: Iterable[Mapping[str, Any]], folder: Path, target_language: str, language: str | None, otherwise: str
 ) -> dict[str, Path]:
     paths: dict[str, Path] = {}
     writers: dict[str, Any] = {}
     try:
         for record in records:
-            code = language or _language_of(record, target_language)
+            code = language or _language_of(record, target_language) or otherwise
             if code not in writers:
                 find_language(code)
                 paths[code] = folder / f"{len(paths)}.jsonl"
@@ -102,23 +105,22 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
             raise DataError(f"pair {number} is {shortened(item)}: give (source, target), or a record with columns")
 
 
-def _language_of(record: Mapping[str, Any], target_language: str) -> str:
+def _language_of(record: Mapping[str, Any], target_language: str) -> str | None:
     """Return the value of the column language or lang, else the language of the columns' names."""
+    if stated := next((record[name] for name in _LANGUAGE if record.get(name)), None):
+        return str(stated)
     nested = record.get("translation")
-    stated = next((record[name] for name in _LANGUAGE if record.get(name)), None)
-    return str(
-        stated or _language_of_columns(tuple(nested if isinstance(nested, Mapping) else record), target_language)
-    )
+    return _language_of_columns(tuple(nested if isinstance(nested, Mapping) else record), target_language)
 
 
 @lru_cache(maxsize=64)
-def _language_of_columns(names: tuple[str, ...], target_language: str) -> str:
-    """Return the language code among the names of the columns, besides the target's; ``und`` if there is none."""
+def _language_of_columns(names: tuple[str, ...], target_language: str) -> str | None:
+    """Return the language code among the names of the columns, besides the target's; None if there is none."""
     if _NAMED & {*names}:
-        return "und"
+        return None
     targets = matching_tags(names, target_language)
     codes = [name for name in names if name not in (*targets, "id") and language_of_tag(name)]
-    return codes[0] if len(codes) == len(targets) == 1 else "und"
+    return codes[0] if len(codes) == len(targets) == 1 else None
 
 
 def _is_dataset(data: Any) -> bool:

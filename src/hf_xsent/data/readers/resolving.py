@@ -12,18 +12,12 @@ from os.path import exists
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import CODE, language_of_tag, matching_tags
+from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
 from hf_xsent.data.readers.sources import BitextSource, format_of_name, nearest_file, source_files
 from hf_xsent.errors import DataError
-
-_CODE_OF_NAME = r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*(?:@[a-z]+)?"
-_CODES_OF_NAME = (  # the end of a name, such as talks-en-de
-    rf"(?:.*?[-_])?(?P<code>{_CODE_OF_NAME})[-_](?P<target>[a-z]{{2,3}})",
-    rf"(?:.*?[-_])?(?P<target>[a-z]{{2,3}})[-_](?P<code>{_CODE_OF_NAME})",
-)
 
 
 def default_cache_dir() -> Path:
@@ -96,18 +90,14 @@ def _items(data: Any) -> Iterable[Any]:
 
 
 def language_of_name(path: str, target_language: str) -> str | None:
-    """Return the language code that ends a name before its suffix, besides the target's; None without one.
+    """Return the language code that ends a path before its suffix, besides the target's; None without one.
 
     >>> [language_of_name(name, "en") for name in ("de.tsv", "a/talks.en-pt_BR.tsv.gz", "owner/name:de-en", "news.tsv")]
     ['de', 'pt_BR', 'de', None]
     """
     name = strip_compression(Path(path if exists(path) else path.partition(",")[0]).name)
     stem = name.rpartition(".")[0] if format_of_name(name) else name.partition("@")[0]
-    part = re.split("[.:]", stem)[-1]
-    pairs = [match for pattern in _CODES_OF_NAME if (match := re.fullmatch(pattern, part))]
-    codes = [part, *(pair["code"] for pair in pairs if matching_tags([pair["target"]], target_language))]
-    known = [code for code in codes if re.fullmatch(_CODE_OF_NAME, code) and language_of_tag(code)]
-    return known[0] if len(known) == 1 and not matching_tags(known, target_language) else None
+    return code_at_end(re.split("[.:]", stem)[-1], target_language)
 
 
 def _expand(path: str, template: BitextSource, language: str | None) -> Iterator[tuple[BitextSource, bool]]:
@@ -128,7 +118,7 @@ def _expand(path: str, template: BitextSource, language: str | None) -> Iterator
 
 def _expand_languages(path: str) -> list[tuple[str, str]]:
     """Return code and name of each file that matches a path such as ``train/{language}-en.tsv.xz`` with any code."""
-    patterns = [_language_pattern(path, code) for code in (_CODE_OF_NAME, CODE)]
+    patterns = [_language_pattern(path, code) for code in (STRICT_CODE, CODE)]
     names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
     matches = [re.fullmatch(patterns[0], name) or re.fullmatch(patterns[1], name) for name in names]
     if not any(matches):
