@@ -15,6 +15,7 @@ from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning import repeats
 from hf_xsent.data.cleaning.repeats import normalise
 from hf_xsent.data.cleaning.rules import CleaningRules
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 
 
@@ -257,3 +258,26 @@ def test_real_pairs_are_hardly_touched(assets: Path, tmp_path: Path, language: s
     counts = load_bitext({language: path}, cache_dir=tmp_path, max_pairs=5000).report.total
     assert counts.retained == 5000
     assert counts.read < 5100
+
+
+def test_negatives_of_records_are_stored_and_a_record_without_text_is_a_bad_row(tmp_path: Path) -> None:
+    rows = [{"source": f"Hund {number}", "target": f"dog {number}", "target_negatives": ["cat"]} for number in range(3)]
+    bitext = load_bitext({"de": rows}, cache_dir=tmp_path)
+    assert bitext.pairs_with_negatives == 3 and bitext[0]["target_negatives"] == ["cat"]
+    bad = [{"de": None if number == 1 else f"Hund {number}", "en": f"dog {number}"} for number in range(4)]
+    assert len(load_bitext(bad, on_error="skip", cleaning=None, cache_dir=tmp_path)) == 3
+
+
+def test_each_source_is_cleaned_by_its_target_language(tmp_path: Path) -> None:
+    for name, target in (("en", "A dog sleeps here."), ("ru", "Собака спит здесь.")):
+        _write(tmp_path / f"{name}.tsv", [(f"Ein Hund Nummer {number}", f"{target} {number}") for number in range(4)])
+    sources = [BitextSource("de", str(tmp_path / f"{name}.tsv"), name) for name in ("en", "ru")]
+    assert len(load_bitext(sources, cache_dir=tmp_path / "cache")) == 8
+
+
+def test_dev_pairs_are_held_out_for_any_number_of_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hf_xsent.data.bitext._ROWS_AT_ONCE", 4)
+    for count in range(18, 26):
+        rows = [(f"Hund {number}", f"dog {number}") for number in range(count)]
+        train, dev = load_bitext({"de": rows}, cleaning=None, cache_dir=tmp_path).train_dev_split(5)
+        assert (len(train), len(dev)) == (count - 5, 5)

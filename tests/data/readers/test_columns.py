@@ -42,10 +42,15 @@ def _table(path: Path, header: str, row: str) -> str:
         ("de", "text\ttarget_en\tsource_de"),
         ("de", "score\ttranslation.en\ttranslation.de"),
         ("und", "score\ten\tfr"),
+        ("id", "id\ttarget\tsource"),
+        ("de", "en\ttext"),
+        ("de", "English\tsentence"),
+        ("fr", "en\tfr_CA"),
     ],
 )
 def test_a_header_names_languages_in_any_style(language: str, header: str, tmp_path: Path) -> None:
-    path = _table(tmp_path / "a.tsv", header, f"0.9\t{PAIR[1]}\t{PAIR[0]}")
+    row = [*(["0.9"] * header.count("\t")), PAIR[1], PAIR[0]][-header.count("\t") - 1 :]
+    path = _table(tmp_path / "a.tsv", header, "\t".join(row))
     assert list(read_pairs(BitextSource(language, path))) == [PAIR]
 
 
@@ -165,8 +170,27 @@ def test_records_in_memory_have_the_language_of_their_column(tmp_path: Path) -> 
     assert bitext[0] == {"source": "Hallo", "target": "hello", "language": "deu"}
 
 
-def test_a_script_of_tmx_takes_precedence_over_the_order(tmp_path: Path) -> None:
-    tags = {"sr-Cyrl-RS": "пас", "sr-Latn-RS": "pas", "en": "dog"}
-    segments = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in tags.items())
+@pytest.mark.parametrize(
+    ("language", "tags"), [("sr@latin", ("sr-Cyrl-RS", "sr-Latn-RS")), ("pt-BR", ("pt-PT", "PT-BR"))]
+)
+def test_a_tag_of_tmx_takes_precedence_over_the_order(language: str, tags: tuple[str, str], tmp_path: Path) -> None:
+    texts = {tags[0]: "пас", tags[1]: "pas", "en-US": "dog"}
+    segments = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in texts.items())
     (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{segments}</tu></body></tmx>", "utf-8")
-    assert list(read_pairs(BitextSource("sr@latin", str(tmp_path / "a.tmx")))) == [("pas", "dog")]
+    assert list(read_pairs(BitextSource(language, str(tmp_path / "a.tmx")))) == [("pas", "dog")]
+
+
+@pytest.mark.parametrize(
+    "pair", [{"translation": {"id": "anjing", "en": "dog"}}, {"source": "anjing", "target": "dog"}]
+)
+def test_ids_of_records_are_not_indonesian(pair: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "tat-0"} | pair) + "\n", "utf-8")
+    assert list(read_pairs(BitextSource("id", str(tmp_path / "a.jsonl")))) == [("anjing", "dog")]
+
+
+def test_columns_apply_to_all_sources_that_state_none_and_count_all_columns_of_records(tmp_path: Path) -> None:
+    rows = [{"n": 1, "de": "Hund", "en": "dog", "fr": "chien"}]
+    (tmp_path / "a.tsv").write_text("1\tHund\tdog\n", "utf-8")
+    for data in ({"de": rows}, [BitextSource("de", str(tmp_path / "a.tsv"))]):
+        bitext = load_bitext(data, columns=(1, 2), cleaning=None, cache_dir=tmp_path / "cache")
+        assert (bitext[0]["source"], bitext[0]["target"]) == ("Hund", "dog")

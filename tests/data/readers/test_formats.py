@@ -24,7 +24,7 @@ from hf_xsent.errors import DataError
 Pairs = list[tuple[str, str]]
 PAIRS: Pairs = [
     ("Guten Tag", "Good day"),
-    ("Wie geht’s?\u2028Gut.", "How are you? Fine."),
+    ("Wie geht’s?\u2028Gut.\rJa.", "How are you? Fine."),
     ("„Ja“ \\n", 'He said "yes"'),
 ]
 
@@ -183,7 +183,9 @@ def test_po_skips_untranslated_messages_and_reads_plurals(tmp_path: Path) -> Non
         tmp_path, "x.po",
         'msgid ""\nmsgstr "Plural-Forms: nplurals=2;\\n"\n\n'
         '#, fuzzy, c-format\n#| msgid "old"\nmsgid "fuzzy"\nmsgstr "unscharf"\n\n'
-        'msgid "none"\nmsgstr ""\n\n#~ msgid "gone"\n#~ msgstr "fort"\n\nmsgctxt "menu"\nmsgid ""\n"long "\n"line"\n'
+        'msgid "none"\nmsgstr ""\n\n#~ msgid "gone"\n#~ msgstr "fort"\n\n'
+        '#, fuzzy\n#~ msgid "old"\n#~ msgstr "alt"\n'
+        'msgctxt "menu"\nmsgid ""\n"long "\n"line"\n'
         'msgstr "lange\\t\\"Zeile\\" ä"\n\nmsgid "one file"\nmsgid_plural "%d files"\nmsgstr[0] "eine Datei"\n'
         'msgstr[1] "%d Dateien"\n',
     )  # fmt: skip
@@ -222,6 +224,16 @@ BAD_FILES = [
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": \n', r"x\.jsonl:2: not JSON"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "\\ud800", "en": "c"}\n', r"x\.jsonl:2: not JSON .*surrogates"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n[1]\n', r"x\.jsonl:2: expected a JSON object"),
+    ("x.tsv", b"a\tb\n" + "собака\tdog\n".encode("utf-16-le"), r"x\.tsv:2: NUL characters in the line; .*UTF-16"),
+    ("x.jsonl", b'{"de": "a", "en": "b"}\n' + '{"de": "c"}'.encode("utf-32-be"), r"x\.jsonl:2: NUL characters"),
+    *(
+        (
+            "x.jsonl",
+            _jsonl([("a", "b")]) + json.dumps({"de": "c", "en": "d", "links": links}).encode(),
+            r"x\.jsonl:2: links must be written like .{0,300}$",
+        )
+        for links in ("9" * 5000 + "-0", " " * 100_000 + "x", 5, [1], {"a": 1})
+    ),
 ]
 
 
@@ -239,6 +251,12 @@ BROKEN_FILES = [
     ("x.po", b'msgid "a"\n\nmsgid "b"\nmsgstr "y"\n', r"x\.po:3: not a comment, msgid"),
     ("x.po", b'msgid "a"\nmsgstr "\xff"\n', r"x\.po: text is not in its charset"),
     ("x.tmx", b"<tmx><body>\n<tu></body></tmx>", r"x\.tmx:2: not well-formed XML"),
+    (
+        "x.tmx",
+        b'<?xml version="1.0" encoding="undefined"?>' + _tmx([("ä", "b")])[21:],
+        r"x\.tmx:1: not well-formed XML",
+    ),
+    ("x.tmx", b'<?xml version="1.0" encoding="none"?>' + _tmx([("ä", "b")])[21:], r"x\.tmx:1: not well"),
     ("x.mo", b"nothing of the kind", r"x\.mo: not a complete MO file"),
     ("x.mo", _mo(PAIRS)[:60], r"x\.mo: not a complete MO file"),
     ("x.parquet", b"PAR1 or not", r"x\.parquet: not a readable Parquet file"),
