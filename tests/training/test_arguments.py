@@ -284,6 +284,25 @@ def test_plain_arguments_lower_the_rate_by_dev_accuracy(model: Any, tmp_path: Pa
     AlignmentTrainer(model, plain, {"de": pairs}, {"de": pairs[:4]}, model.tokenizer).train()
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"optim_args": "rank"}, "^optim .* with optim_args 'rank' cannot be built: "),
+        ({"lr_scheduler_kwargs": {"speed": 3}}, "^lr_scheduler_type .* with lr_scheduler_kwargs .* cannot be built: "),
+    ],
+)
+def test_options_that_optimizer_or_schedule_do_not_take_are_one_sentence(
+    settings: dict[str, Any], reason: str, model: Any, tmp_path: Path, pairs: Any
+) -> None:
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, max_steps=1, **settings)
+    trainer = AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer)
+    with pytest.raises(RecipeError, match=reason) as error:
+        trainer.train()
+    assert "\n" not in str(error.value)
+    with pytest.raises(RecipeError, match="predict does not work here: call evaluate"):
+        trainer.predict(pairs)
+
+
 def test_a_push_without_a_network_is_one_sentence_before_training(model: Any, tmp_path: Path, pairs: Any) -> None:
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, push_to_hub=True, hub_token=None)
     with pytest.raises(OutputError, match="push_to_hub cannot create the repository"):

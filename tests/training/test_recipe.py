@@ -13,9 +13,11 @@ import yaml
 
 from hf_xsent.cli import main
 from hf_xsent.errors import RecipeError
+from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import OBJECTIVES, objective_class
 from hf_xsent.settings.declare import settings_of
+from hf_xsent.settings.hints import OTHER_NAMES
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.pretrain import pretrain
 from hf_xsent.training.recipe import Recipe, recipe_settings
@@ -266,6 +268,31 @@ def test_an_unknown_flag_is_an_error_with_the_nearest(tmp_path: Path) -> None:
     told = _refused(tmp_path, "model: m", "--temperatur=3")
     assert told.startswith("unknown flag --temperatur;") and "'temperature'" in told
     assert "no_such_thing" in _refused(tmp_path, "model: m", "--no_such_thing")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("batch_size", "per_device_train_batch_size"),
+        ("epochs", "num_train_epochs"),
+        ("lr", "learning_rate"),
+        ("train_file", "data"),
+        ("eval_file", "dev"),
+        ("model_name_or_path", "model"),
+    ],
+)
+def test_names_of_other_libraries_are_understood(tmp_path: Path, name: str, meant: str) -> None:
+    """On the command line, in a recipe and in Python."""
+    assert _refused(tmp_path, "model: m", f"--{name}", "1") == f"unknown flag --{name}; did you mean {meant!r}?"
+    assert _refused(tmp_path, f"{name}: 1").endswith(f"unknown key {name!r}; did you mean {meant!r}?")
+    with pytest.raises(RecipeError, match=f"unknown key {name!r}; did you mean {meant!r}"):
+        pretrain.read({name: 1})
+
+
+def test_hints_name_settings() -> None:
+    known = {*recipe_settings(), *finetune.fields}
+    for name, others in OTHER_NAMES.items():
+        assert name not in recipe_settings() and {*others} & known, name
 
 
 def test_a_setting_of_another_method_is_an_error(tmp_path: Path) -> None:

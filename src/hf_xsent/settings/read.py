@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from typing import Any, TypeVar
 
-from hf_xsent.errors import RecipeError, did_you_mean, shortened
+from hf_xsent.errors import RecipeError, shortened
 from hf_xsent.settings.convert import convert, convert_words, members, parse_text, takes_list
 from hf_xsent.settings.declare import Names, check_settings, positional_names, settings_of, types_of
+from hf_xsent.settings.hints import suggestion
 from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
 
 Flags = Mapping[str, Sequence[str]]  # the words after each flag
@@ -54,7 +55,7 @@ def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any
     nested = {name: words for name, words in flags.items() if "." in name and name not in types}
     for name, words in nested.items():
         if (head := name.partition(".")[0]) not in types:
-            raise RecipeError(f"unknown flag --{name}{did_you_mean(head, types)}")
+            raise RecipeError(f"unknown flag --{name}{suggestion(head, types)}")
         entry = [parse_text(word) for word in words]
         values = _replace_entry(values, name.split("."), entry[0] if len(entry) == 1 else entry)
     converted = {
@@ -66,7 +67,7 @@ def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any
         if name in nested:
             continue
         if name not in types:
-            raise RecipeError(f"unknown flag --{name}{did_you_mean(name, types)}")
+            raise RecipeError(f"unknown flag --{name}{suggestion(name, types)}")
         converted[name] = convert_words(name, words, types[name])
     return converted
 
@@ -75,7 +76,7 @@ def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None
     """Raise an error for the first unknown key."""
     for key in keys:
         if key not in known:
-            raise RecipeError(f"{where}unknown key {shortened(key)}{did_you_mean(str(key), known)}")
+            raise RecipeError(f"{where}unknown key {shortened(key)}{suggestion(str(key), known)}")
 
 
 def _replace_entry(values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:

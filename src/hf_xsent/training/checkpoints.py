@@ -23,7 +23,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback, Tra
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.errors import OutputError
+from hf_xsent.errors import OutputError, RecipeError
 from hf_xsent.files import move_into_place, remove
 from hf_xsent.runs.run import METRICS_FILE, UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
@@ -42,7 +42,7 @@ class SavingTrainer(Trainer):
     """
 
     run: Run | None = None
-    _writing = False  # whether a checkpoint is being written
+    saves_checkpoint = False  # while a checkpoint is being written
     _resumed: TrainerState | None = None  # of the checkpoint to resume from
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -98,6 +98,10 @@ class SavingTrainer(Trainer):
                 self._save_run(run)
         return output
 
+    def predict(self, *_: Any, **__: Any) -> Any:
+        """Raise an error: measurements are made by ``evaluate``."""
+        raise RecipeError("predict does not work here: call evaluate for scores, or the model itself for its outputs")
+
     def before_training(self, checkpoint: str | None) -> None:
         """Prepare the run, which starts or resumes; on a CPU, let steps reuse freed memory."""
         if self.args.device.type == "cpu":
@@ -151,11 +155,11 @@ class SavingTrainer(Trainer):
         target = folder / UNFINISHED if output_dir is None else Path(output_dir)
         if output_dir is None and self.args.should_save:
             remove(target)
-        with nullcontext() if self._writing else self._write_errors("the trained model"):
+        with nullcontext() if self.saves_checkpoint else self._write_errors("the trained model"):
             super().save_model(str(target), _internal_call=True)
         if not self.args.should_save:
             return
-        if not self._writing:
+        if not self.saves_checkpoint:
             (target / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when opened
         if output_dir is None:
             for path in target.iterdir():
@@ -215,6 +219,19 @@ class SavingTrainer(Trainer):
         if self.processing_class is not None:
             self.processing_class.save_pretrained(folder)
 
+    # Optimizer and schedule
+
+    def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
+        """Build the optimizer; raise an error if it does not take ``optim_args``."""
+        with _refusing(f"optim {self.args.optim} with optim_args {self.args.optim_args!r}"):
+            return super().create_optimizer(model)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Build the schedule of the learning rate; raise an error if it does not take ``lr_scheduler_kwargs``."""
+        schedule, options = self.args.lr_scheduler_type, self.args.lr_scheduler_kwargs
+        with _refusing(f"lr_scheduler_type {schedule} with lr_scheduler_kwargs {options}"):
+            return super().create_scheduler(num_training_steps, optimizer)
+
     # Checkpoints
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
@@ -224,7 +241,7 @@ class SavingTrainer(Trainer):
         if self.args.should_save:
             remove(unfinished)
         self.accelerator.wait_for_everyone()
-        self._writing = True
+        self.saves_checkpoint = True
         try:
             with self._write_errors(name):
                 super()._save_checkpoint(model, trial)
@@ -233,7 +250,7 @@ class SavingTrainer(Trainer):
                 if self.args.should_save:
                     self.state.save_to_json(str(unfinished / name / TRAINER_STATE_NAME))
         finally:
-            self._writing = False
+            self.saves_checkpoint = False
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
             move_into_place(unfinished / name, folder / name)
@@ -248,14 +265,22 @@ class SavingTrainer(Trainer):
 
     def _get_output_dir(self, trial: Any) -> str:
         folder = super()._get_output_dir(trial)
-        return str(Path(folder) / UNFINISHED) if self._writing else folder
+        return str(Path(folder) / UNFINISHED) if self.saves_checkpoint else folder
 
     def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
         """Do nothing: only the finished model is uploaded."""
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
-        """Compare only measurements whose step has a checkpoint in every run, with or without a signal."""
-        return is_on_schedule(self.state, self.args) and super()._determine_best_metric(metrics, trial)
+        """Compare only measurements whose step has a checkpoint in every run, with or without a signal.
+
+        Of equal measurements, the later one is the best.
+        """
+        name = f"eval_{str(self.args.metric_for_best_model).removeprefix('eval_')}"
+        if not is_on_schedule(self.state, self.args):
+            return False
+        if metrics.get(name) == self.state.best_metric:
+            self.state.best_metric = None
+        return super()._determine_best_metric(metrics, trial)
 
     @contextmanager
     def _write_errors(self, what: str) -> Iterator[None]:
@@ -329,3 +354,13 @@ class SavingTrainer(Trainer):
             ) from error
         if checkpoint is not None and not self.is_deepspeed_enabled:
             keep_settings(optimizer, self.lr_scheduler, groups)
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Raise a RecipeError for values that an optimizer or a schedule does not take."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, ImportError, AttributeError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise RecipeError(f"{what} cannot be built: {reason}") from error

@@ -72,5 +72,17 @@ def forecast(arguments: AlignmentTrainingArguments, steps: int, seconds: Sequenc
     step = statistics.median(seconds[1:] or seconds)
     return (
         f"{steps:,} steps of {step:.2f} s, {pairs_per_step(arguments) / step:.1f} pairs/s: "
-        f"about {steps * step / 3600:.1f} hours; peak memory {peak_memory_mib():,} MiB"
+        f"about {readable_time(steps * step)}; peak memory {peak_memory_mib():,} MiB"
     )
+
+
+def readable_time(seconds: float) -> str:
+    """Format a duration.
+
+    >>> readable_time(20), readable_time(400), readable_time(9000)
+    ('1 minute', '7 minutes', '2.5 hours')
+    """
+    minutes = max(1, round(seconds / 60))
+    if minutes >= 60:
+        return f"{seconds / 3600:.1f} hours"
+    return "1 minute" if minutes == 1 else f"{minutes} minutes"

@@ -18,7 +18,7 @@ from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.settings.command import command
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.dual_pivot.features import FeatureCache
-from hf_xsent.training.measuring import StepTimes, count_steps, forecast, short_run
+from hf_xsent.training.measuring import StepTimes, count_steps, forecast, readable_time, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings, recipe_types
 from hf_xsent.training.teacher import Teachers
@@ -94,8 +94,8 @@ def dry_run(
         started = time.perf_counter()
         trainer = build_trainer(recipe, model, train_dataset=rows, callbacks=[times], **parts)
         if encodes_first:
-            hours = (time.perf_counter() - started) / 3600 * len(train) / len(rows)
-            logger.info("encoding features of all sentences, once: about %.1f hours", hours)
+            seconds = (time.perf_counter() - started) * len(train) / len(rows)
+            logger.info("encoding features of all sentences, once: about %s", readable_time(seconds))
         trainer.train()
     logger.info("%s", forecast(training, steps, times.seconds))
     return trainer

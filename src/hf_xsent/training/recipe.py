@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass
 from functools import cache
 from typing import Any
@@ -13,6 +13,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.objectives.registry import OBJECTIVES, merge_objectives, objective_class
 from hf_xsent.settings.convert import convert, convert_words
 from hf_xsent.settings.declare import settings_of, types_of
+from hf_xsent.settings.hints import suggestion
 from hf_xsent.settings.read import Flags, build_settings, check_known, read_values
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.settings import DataSettings, RunSettings, StartSettings
@@ -155,5 +156,5 @@ def _setting_of_flag(flag: str, objectives: Mapping[str, Any]) -> tuple[str, str
     elsewhere = [name for name in OBJECTIVES if flag in settings_of(objective_class(name).Settings)]
     if elsewhere:
         raise RecipeError(f"--{flag} is a setting of {' and '.join(elsewhere)}, which this run does not train with")
-    known_flags: Iterable[str] = [*recipe_settings(), *(key for keys in settings.values() for key in keys)]
-    raise RecipeError(f"unknown flag --{flag}{did_you_mean(flag, known_flags)}")
+    known_flags = [*recipe_settings(), *(key for keys in settings.values() for key in keys)]
+    raise RecipeError(f"unknown flag --{flag}{suggestion(flag, known_flags)}")

@@ -58,7 +58,7 @@ def settings_of_run(trainer: Trainer) -> dict[str, Any]:
 
 def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
     """Return what a model card states of a run; of absolute paths, which may be private, only the last name."""
-    recipe, state, bitext = settings_of_run(trainer), trainer.state, trainer.train_dataset
+    recipe, bitext = settings_of_run(trainer), trainer.train_dataset
     pairs: dict[str, int] = dict(getattr(getattr(bitext, "sides", bitext), "languages", {}))
     start = str(recipe.get("model", ""))
     local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
@@ -68,8 +68,22 @@ def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
         "languages": sorted({*pairs, str(recipe["target_language"])}) if pairs else [],
         "recipe": {key: _without_folders(value) for key, value in recipe.items() if key not in local},
         "pairs": pairs,
-        "training": [f"Training took {state.global_step:,} steps ({state.epoch or 0:.2f} epochs)."],
+        "training": _training_sentences(trainer),
     }
+
+
+def _training_sentences(trainer: Any) -> list[str]:
+    """State the steps, and the accuracy on dev pairs before and after training, if both were measured."""
+    args, state = trainer.args, trainer.state
+    sentences = [f"Training took {state.global_step:,} steps ({state.epoch or 0:.2f} epochs)."]
+    accuracies = {log["step"]: log["eval_accuracy"] for log in state.log_history if "eval_accuracy" in log}
+    is_best = args.load_best_model_at_end and not args.share_of_start and not trainer.saves_checkpoint
+    step = state.best_global_step if is_best else max(accuracies, default=0)
+    if step and {0, step} <= accuracies.keys():
+        sentences.append(
+            f"Accuracy@1 on dev pairs was {accuracies[0]:.2f} before training and is {accuracies[step]:.2f} after it."
+        )
+    return sentences
 
 
 def write_run_card(trainer: Trainer, folder: str | Path, **known: str | None) -> None:

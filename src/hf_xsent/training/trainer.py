@@ -27,7 +27,7 @@ from hf_xsent.training.arguments import AlignmentTrainingArguments, check_traine
 from hf_xsent.training.averaging import MovingAverage, average_with_start, starting_weights
 from hf_xsent.training.bad_batch import bad_step
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
-from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
+from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.gradient_norms import GradientNorms
 from hf_xsent.training.large_batch import cached_loss
@@ -124,6 +124,7 @@ class AlignmentTrainer(RunTrainer):
         super().__init__(model, args, collator, *data, processing_class, **kwargs)
         model.tokenizer = processing_class
         self.add_callback(EndOfStep)
+        self.add_callback(DevBeforeTraining)
         self._start = starting_weights(model) if args.share_of_start else {}
         self._average = None if args.ema_decay is None else MovingAverage(args.ema_decay)
         if self._average is not None:
@@ -179,7 +180,7 @@ class AlignmentTrainer(RunTrainer):
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the model; add the averaged weights to a checkpoint."""
         super().save_model(output_dir, _internal_call)
-        if self._average is not None and self._writing and self.args.should_save:
+        if self._average is not None and self.saves_checkpoint and self.args.should_save:
             self._average.save(str(output_dir))
 
     def compute_loss(
