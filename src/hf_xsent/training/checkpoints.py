@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from copy import copy
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
-from huggingface_hub import upload_folder
-from huggingface_hub.errors import HTTPError
 from safetensors import SafetensorError
-from transformers import Trainer, TrainingArguments
+from transformers import TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerState
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
@@ -25,16 +21,16 @@ from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpo
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.errors import OutputError, RecipeError
 from hf_xsent.files import move_into_place, remove
-from hf_xsent.runs.run import METRICS_FILE, UNFINISHED, Run, RunState, checkpoints_of
+from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
+from hf_xsent.training.hub_trainer import HubTrainer
 from hf_xsent.training.identity import identify_training, starting_model
 from hf_xsent.training.resuming import has_ended, is_on_schedule, keep_settings
-from hf_xsent.training.run_card import RECIPE_FILE
 
 logger = logging.getLogger(__name__)
 
 
-class SavingTrainer(Trainer):
+class SavingTrainer(HubTrainer):
     """Train in a `Run`; on SIGTERM or Ctrl-C, save a checkpoint and stop; log to a progress bar and a file of metrics.
 
     ``run`` is the run to train; without it, the arguments of ``train`` say how it treats the output folder.
@@ -166,59 +162,6 @@ class SavingTrainer(Trainer):
                 move_into_place(path, folder / path.name)
             remove(target)
 
-    def init_hf_repo(self, token: str | None = None, **options: Any) -> None:  # type: ignore[override]
-        """Create the repository before training, so that a missing token or network ends the run at once."""
-        try:
-            super().init_hf_repo(token, **options)
-        except (OSError, ValueError, HTTPError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise OutputError(
-                f"push_to_hub cannot create the repository ({reason}): sign in with 'hf auth login', check the "
-                "network, or drop push_to_hub and publish the export later"
-            ) from error
-
-    def push_to_hub(
-        self,
-        commit_message: str | None = "End of training",
-        blocking: bool = True,
-        token: str | None = None,
-        revision: str | None = None,
-        private: bool | None = None,
-        **facts: Any,
-    ) -> Any:
-        """Upload the finished model with its card, recipe and metrics, without checkpoints; wait until it is uploaded.
-
-        ``facts`` are arguments of ``create_model_card``.
-        """
-        if self.hub_model_id is None:
-            self.init_hf_repo(token, **({} if private is None else {"private": private}))
-        if not self.is_world_process_zero():
-            return None
-        repository = str(self.hub_model_id)
-        facts = {"model_name": repository.split("/")[-1], **facts}
-        self.create_model_card(**facts)
-        with TemporaryDirectory() as temporary:
-            upload = Path(temporary) / "upload"
-            self.write_upload(upload, **facts)
-            for name in ("README.md", RECIPE_FILE, METRICS_FILE):
-                file = Path(str(self.args.output_dir)) / name
-                if file.is_file() and not (upload / name).exists():
-                    shutil.copy(file, upload)
-            return upload_folder(
-                repo_id=repository,
-                folder_path=upload,
-                commit_message=commit_message,
-                token=token or self.args.hub_token,
-                revision=revision or self.args.hub_revision,
-            )
-
-    def write_upload(self, folder: Path, **facts: Any) -> None:
-        """Write model and tokenizer as others open them."""
-        model: Any = self.accelerator.unwrap_model(self.model)
-        model.save_pretrained(folder)
-        if self.processing_class is not None:
-            self.processing_class.save_pretrained(folder)
-
     # Optimizer and schedule
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
@@ -266,9 +209,6 @@ class SavingTrainer(Trainer):
     def _get_output_dir(self, trial: Any) -> str:
         folder = super()._get_output_dir(trial)
         return str(Path(folder) / UNFINISHED) if self.saves_checkpoint else folder
-
-    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
-        """Do nothing: only the finished model is uploaded."""
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         """Compare only measurements whose step has a checkpoint in every run, with or without a signal.

@@ -1,0 +1,76 @@
+"""Upload the finished model of a run to the Hub, with its card, recipe and metrics."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from huggingface_hub import upload_folder
+from huggingface_hub.errors import HTTPError
+from transformers import Trainer
+
+from hf_xsent.errors import OutputError
+from hf_xsent.runs.run import METRICS_FILE
+from hf_xsent.training.run_card import RECIPE_FILE
+
+
+class HubTrainer(Trainer):
+    """Check access to the Hub before training, and upload only the finished model, never a checkpoint."""
+
+    def init_hf_repo(self, token: str | None = None, **options: Any) -> None:  # type: ignore[override]
+        """Create the repository before training, so that a missing token or network ends the run at once."""
+        try:
+            super().init_hf_repo(token, **options)
+        except (OSError, ValueError, HTTPError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise OutputError(
+                f"push_to_hub cannot create the repository ({reason}): sign in with 'hf auth login', check the "
+                "network, or drop push_to_hub and publish the export later"
+            ) from error
+
+    def push_to_hub(
+        self,
+        commit_message: str | None = "End of training",
+        blocking: bool = True,
+        token: str | None = None,
+        revision: str | None = None,
+        private: bool | None = None,
+        **facts: Any,
+    ) -> Any:
+        """Upload the finished model with its card, recipe and metrics, without checkpoints; wait until it is uploaded.
+
+        ``facts`` are arguments of ``create_model_card``.
+        """
+        if self.hub_model_id is None:
+            self.init_hf_repo(token, **({} if private is None else {"private": private}))
+        if not self.is_world_process_zero():
+            return None
+        repository = str(self.hub_model_id)
+        facts = {"model_name": repository.split("/")[-1], **facts}
+        self.create_model_card(**facts)
+        with TemporaryDirectory() as temporary:
+            upload = Path(temporary) / "upload"
+            self.write_upload(upload, **facts)
+            for name in ("README.md", RECIPE_FILE, METRICS_FILE):
+                file = Path(str(self.args.output_dir)) / name
+                if file.is_file() and not (upload / name).exists():
+                    shutil.copy(file, upload)
+            return upload_folder(
+                repo_id=repository,
+                folder_path=upload,
+                commit_message=commit_message,
+                token=token or self.args.hub_token,
+                revision=revision or self.args.hub_revision,
+            )
+
+    def write_upload(self, folder: Path, **facts: Any) -> None:
+        """Write model and tokenizer as others open them."""
+        model: Any = self.accelerator.unwrap_model(self.model)
+        model.save_pretrained(folder)
+        if self.processing_class is not None:
+            self.processing_class.save_pretrained(folder)
+
+    def _push_from_checkpoint(self, checkpoint_folder: str) -> None:
+        """Do nothing: only the finished model is uploaded."""
