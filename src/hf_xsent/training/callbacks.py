@@ -110,9 +110,9 @@ class EarlyStopping(EarlyStoppingCallback):
 class DevBeforeTraining(TrainerCallback):
     """Warn if dev accuracy before the first step leaves no room, or if no step of training is better."""
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any) -> None:
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
         """Warn of an accuracy before training that is almost perfect."""
-        accuracy = metrics.get("eval_accuracy", 0.0)
+        accuracy = (metrics or {}).get("eval_accuracy", 0.0)
         if state.global_step == 0 and accuracy > _EASY and state.is_world_process_zero:
             logger.warning(
                 "dev accuracy is %.2f before training: these pairs are too easy to show what training gains; give "
