@@ -214,16 +214,17 @@ def parse_columns(values: Sequence[str] | None) -> Columns | Mapping[str, Column
     """
     if not values:
         return None
-    if not any("=" in str(value) for value in values):
-        return _two(list(values), "columns")
-    named: dict[str, list[str]] = {}
+    named: dict[str, list[int | str]] = {}
     for key, _, columns in (str(value).rpartition("=") for value in values):
-        named.setdefault(key, []).extend(columns.split(","))
-    return {key: _two(columns, f"columns {key}=…") for key, columns in named.items()}
+        named.setdefault(key, []).extend(int(name) if name.isdecimal() else name for name in columns.split(","))
+    pairs: Any = {key: tuple(columns) for key, columns in named.items()}
+    parsed: Columns | Mapping[str, Columns] = pairs[""] if set(pairs) == {""} else pairs
+    check_columns(parsed)
+    return parsed
 
 
-def _two(values: Sequence[str], name: str) -> Columns:
-    if len(values) != 2:
-        raise RecipeError(f"{name} takes two names or numbers, source and target, not {len(values)}")
-    source, target = (int(value) if str(value).isdecimal() else value for value in values)
-    return source, target
+def check_columns(columns: Any) -> None:
+    """Raise an error unless columns are two names or numbers, or a mapping to them."""
+    for two in columns.values() if isinstance(columns, Mapping) else [columns]:
+        if two is not None and (isinstance(two, str) or len(two) != 2):
+            raise RecipeError(f"columns takes two names or numbers, source and target, not {two!r}")

@@ -65,7 +65,7 @@ def _checked_pair(source: BitextSource, row: Any) -> LinkedPair | DataError:
             kind = (
                 "missing" if text is None else "empty" if isinstance(text, str) else f"not text but {shortened(text)}"
             )
-            return DataError(f"{source.place(number)}: the {side} side is {kind}; fix it or skip bad rows")
+            return DataError(f"{source.place(number)}: the {side} side is {kind}; fix it, or skip bad rows by on_error")
     first, second = first.strip(), second.strip()
     if not any(others):
         return first, second, None, None, None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end
-from hf_xsent.data.readers.columns import Columns
+from hf_xsent.data.readers.columns import Columns, check_columns
 from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
 from hf_xsent.data.readers.sources import BitextSource, format_of_name, nearest_file, source_files
@@ -39,6 +39,7 @@ def resolve_sources(
 
     The arguments are those of `load_bitext`. Pairs in memory are written to files below ``cache_dir``.
     """
+    check_columns(columns)
     per_file = columns if isinstance(columns, Mapping) else {}
     template = BitextSource("und", "", target_language, None if isinstance(columns, Mapping) else columns, split)
     resolved: dict[str, list[BitextSource]] = {}

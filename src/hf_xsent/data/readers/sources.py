@@ -42,7 +42,9 @@ class BitextSource:
     @property
     def name(self) -> str:
         """Return what messages call it."""
-        return f"the {self.language} pairs" if self.in_memory else self.path
+        if not self.in_memory:
+            return self.path
+        return "the pairs" if self.language == "und" else f"the {self.language} pairs"
 
     def place(self, number: int) -> str:
         """Return what messages call one of its rows."""
