@@ -65,10 +65,14 @@ def test_languages_come_from_the_mapping_or_the_columns(load: Any, pairs: Pairs,
 def test_a_data_set_has_all_fields_of_its_pairs(load: Any, pairs: Pairs) -> None:
     given: list[dict[str, Any]] = [{"source": source, "target": target} for source, target in pairs[:4]]
     given[1] |= {"links": "0-0", "target_negatives": ["a cat"], "source_negatives": []}
+    given[2] |= {"origin": "Tatoeba", "license": "CC BY 2.0"}
+    given[3] |= {"licence": "CC0"}
     bitext = load({"de": given})
     for part in (bitext, bitext[1:]):
         again = load(part.to_dataset())
         assert list(again) == list(part) and again.pairs_with_negatives == again.linked_pairs == 1
+        assert again.ledger == {"not stated": len(part) - 2, "Tatoeba, CC BY 2.0": 1, "CC0": 1}
+    assert load({"de": pairs}).ledger == {}
 
 
 def test_a_language_that_is_no_code_is_named(load: Any) -> None:

@@ -23,8 +23,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs, tmp_path: Path) -> None:
     folder = encoder_folders["bert"]
-    (tmp_path / "de.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
-    bitext = load_bitext({"de": tmp_path / "de.tsv"}, cleaning=None, cache_dir=tmp_path / "cache")
+    records = [{"source": a, "target": b, "origin": "Tatoeba", "licence": "CC BY 2.0"} for a, b in pairs]
+    bitext = load_bitext({"de": [*records[:6], *pairs[6:]]}, cleaning=None, cache_dir=tmp_path / "cache")
     model = XlmrWithRTLHead.from_backbone(str(folder), max_length=16, objectives={"translation_ranking": 1.0})
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path / "out"), max_steps=1, report_to=[])
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -38,6 +38,7 @@ def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs
     write_run_card(trainer, tmp_path / "out")
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert card.data.license is None and "Not stated for the weights" in card.text
+    assert "| not stated | 10 |\n| Tatoeba, CC BY 2.0 | 6 |" in card.text
 
 
 def test_a_recipe_holds_what_was_stated_and_no_token(tmp_path: Path) -> None:

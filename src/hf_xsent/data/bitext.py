@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -18,7 +19,7 @@ from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, read_pairs
-from hf_xsent.data.readers.records import NEGATIVES
+from hf_xsent.data.readers.records import LEDGER, NEGATIVES
 from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
@@ -141,6 +142,21 @@ class Bitext:
     def pairs_with_negatives(self) -> int:
         """Return the number of pairs with mined negatives in the files, held-out pairs included."""
         return self._count_pairs_with(*NEGATIVES)
+
+    @property
+    def ledger(self) -> dict[str, int]:
+        """Return the number of pairs in the files by origin and licence, as their records state them."""
+        import pyarrow.compute as pc
+
+        counts: Counter[str] = Counter()
+        for columns, _ in self._batches:
+            stated = [columns[name].fill_null("") if name in columns else "" for name in LEDGER]
+            if any(name in columns for name in LEDGER):
+                found = pc.value_counts(pc.binary_join_element_wise(*stated, ", ")).to_pylist()
+                counts.update({count["values"].strip(", "): count["counts"] for count in found})
+            else:
+                counts[""] += len(columns["source"])
+        return {name or "not stated": count for name, count in counts.most_common()} if {*counts} != {""} else {}
 
     def _count_pairs_with(self, *fields: str) -> int:
         count = 0

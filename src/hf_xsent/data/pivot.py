@@ -40,6 +40,11 @@ class PivotBitext:
         """Pickle the path, not the pairs."""
         return type(self), (self.bitext, self.path)
 
+    @property
+    def ledger(self) -> dict[str, int]:
+        """Return the ledger of the bitext."""
+        return self.bitext.ledger
+
     def __len__(self) -> int:
         return len(self.bitext) + len(self._pairs)
 

@@ -17,6 +17,7 @@ from hf_xsent.data.identification import check_language
 from hf_xsent.data.output import check_output, one_line, write_records
 from hf_xsent.data.pairs import PairParts, open_pairs, store_pairs
 from hf_xsent.data.readers.formats import LinkedPair, read_pairs
+from hf_xsent.data.readers.records import PAIR_FIELDS
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError
@@ -104,7 +105,9 @@ def _records(store: Store, name: str, pairs: Sequence[LinkedPair]) -> Iterator[d
     """Yield the pairs of a part with their scores."""
     for pair, (score, cosine) in zip(pairs, store.read(name, np.load).tolist(), strict=True):
         texts = (one_line(text) for text in pair[:2])
-        yield dict(zip(COLUMNS, (round(score, 6), round(cosine, 6), *texts), strict=True))
+        others = dict(zip(PAIR_FIELDS[2:], pair[2:], strict=True))
+        scored = dict(zip(COLUMNS, (round(score, 6), round(cosine, 6), *texts), strict=True))
+        yield scored | {name: value for name, value in others.items() if value is not None}
 
 
 @dataclass(frozen=True)

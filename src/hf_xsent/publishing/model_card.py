@@ -55,6 +55,7 @@ class CardFacts:
     datasets: list[str] = field(default_factory=list)
     training: list[str] = field(default_factory=list)  # sentences about steps and checkpoint
     pairs: dict[str, int] = field(default_factory=dict)
+    ledger: dict[str, int] = field(default_factory=dict)  # pairs by origin and licence
     tables: list[EvaluationTable] = field(default_factory=list)
     plain: bool = True  # whether the folder has a plain encoder
 

@@ -68,6 +68,7 @@ def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
         "languages": sorted({*pairs, str(recipe["target_language"])}) if pairs else [],
         "recipe": {key: _without_folders(value) for key, value in recipe.items() if key not in local},
         "pairs": pairs,
+        "ledger": dict(getattr(bitext, "ledger", {})),
         "training": _training_sentences(trainer),
     }
 

@@ -18,8 +18,8 @@ from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import check_links
 from hf_xsent.errors import DataError, shortened
 
-# source, target, links, negatives of both sides
-LinkedPair = tuple[str, str, str | None, list[str] | None, list[str] | None]
+# source, target, links, negatives of both sides, origin, licence
+LinkedPair = tuple[str, str, str | None, list[str] | None, list[str] | None, str | None, str | None]
 OnError = Literal["raise", "skip"]
 
 _READERS: dict[str, Callable[[BitextSource], Iterator[Any]]] = {
@@ -68,9 +68,10 @@ def _checked_pair(source: BitextSource, row: Any) -> LinkedPair | DataError:
             return DataError(f"{source.place(number)}: the {side} side is {kind}; fix it, or skip bad rows by on_error")
     first, second = first.strip(), second.strip()
     if not any(others):
-        return first, second, None, None, None
-    place, (links, *negatives) = source.place(number), others
+        return first, second, None, None, None, None, None
+    place, (links, *negatives, origin, licence) = source.place(number), others
     checked: list[Any] = [check_links(links, place, first, second)]
     checked += [check_negatives(place, name, side) for name, side in zip(NEGATIVES, negatives, strict=True)]
+    checked += [None if text is None else str(text) for text in (origin, licence)]
     error = next((value for value in checked if isinstance(value, DataError)), None)
     return error or (first, second, *checked)

@@ -20,8 +20,9 @@ NEGATIVES = ("source_negatives", "target_negatives")  # each a list of sentences
 _OPUS = "translation."
 _BATCH_ROWS = 1000
 
-Row = tuple[int, Any, Any, Any, Any, Any]  # number, then the fields of a pair, unchecked
-PAIR_FIELDS = ("source", "target", "links", *NEGATIVES)
+LEDGER = ("origin", "licence")  # where a pair is from, and the licence of its use
+PAIR_FIELDS = ("source", "target", "links", *NEGATIVES, *LEDGER)
+Row = tuple[Any, ...]  # number, then the fields of a pair, unchecked
 
 
 def read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
@@ -53,7 +54,7 @@ def read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
     try:
         with pq.ParquetFile(source.path) as file:
             columns = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
-            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[*columns, "links", *NEGATIVES])
+            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[*columns, *PAIR_FIELDS[2:], "license"])
             records = (record for batch in batches for record in batch.to_pylist())
             for number, record in enumerate(records, start=1):
                 yield _row(number, record, columns)
@@ -106,7 +107,7 @@ def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
 
 def _row(number: int, record: Mapping[str, Any], columns: tuple[str, str]) -> Row:
     source, target = (_value(record, column) for column in columns)
-    return number, source, target, *map(record.get, PAIR_FIELDS[2:])
+    return number, source, target, *map(record.get, PAIR_FIELDS[2:-1]), record.get("licence") or record.get("license")
 
 
 def _names(record: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -139,7 +140,7 @@ def check_negatives(place: str, name: str, negatives: Any) -> list[str] | DataEr
 def pair_record(*fields: Any) -> dict[str, Any]:
     """Return the fields of a pair as JSONL has them.
 
-    >>> pair_record("ein Hund", "a dog", "0-0 1-1", None, None)
+    >>> pair_record("ein Hund", "a dog", "0-0 1-1")
     {'source': 'ein Hund', 'target': 'a dog', 'links': '0-0 1-1'}
     """
-    return {name: value for name, value in zip(PAIR_FIELDS, fields, strict=True) if value is not None}
+    return {name: value for name, value in zip(PAIR_FIELDS, fields, strict=False) if value is not None}
