@@ -13,18 +13,16 @@ from typing import Any
 
 from transformers import XLMRobertaConfig, XLMRobertaModel, XLMRobertaTokenizer, set_seed
 
-from hf_xsent.data.bitext import Bitext, load_bitext
+from hf_xsent.data.bitext import load_bitext
 from hf_xsent.errors import DataError, MissingExtraError, OutputError, did_you_mean
 from hf_xsent.files import write_json, write_text
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.loading import load_tokenizer, quiet_loading
+from hf_xsent.models.loading import quiet_loading
 from hf_xsent.quickstart.pool import Pool, PoolSearch
 from hf_xsent.quickstart.report import neighbour_table, pool_table, report
 from hf_xsent.quickstart.settings import QuickstartSettings
 from hf_xsent.settings.command import command
 from hf_xsent.training.pretrain import pretrain
-
-logger = logging.getLogger(__name__)
 
 VOCABULARY, MAX_LENGTH = 4000, 64
 # An encoder with random weights needs a higher learning rate than a pretrained encoder.
@@ -61,24 +59,17 @@ class QuickstartResults:
 
 @command(QuickstartSettings)
 def quickstart(settings: QuickstartSettings) -> QuickstartResults:
-    """Read bitext, prepare the encoder, search, train, search again, report."""
+    """Prepare the encoder, train, search with the encoder before and after, report."""
     started, output = time.perf_counter(), _empty_folder(settings.output)
     set_seed(settings.seed)
     data: Any = settings.data or django_catalogues(settings.languages)
-    if settings.model:
-        load_tokenizer(settings.model)  # a mistake raises its error before data is read
-    train, held_out = load_bitext(data, on_error="skip").train_dev_split(settings.dev_pairs)
-    logger.info("%d training pairs; %d held-out pairs, which share no sentence with them", len(train), len(held_out))
-
-    start = settings.model or new_encoder(train, output / "start")
-    pool = Pool.of({language: held_out.pairs(language) for language in held_out.languages})
-    before = PoolSearch(SentenceEmbedder.from_pretrained(start), pool)
+    start = settings.model or new_encoder(data, output / "start")
     options = PRETRAINED_ENCODER if settings.model else NEW_ENCODER
     trainer = pretrain(
         model=start,
         data=data,
         on_error="skip",
-        dev_pairs=settings.dev_pairs,  # the same pairs as above
+        dev_pairs=settings.dev_pairs,
         alpha=1.0,
         output_dir=str(output / "model"),
         pooling="mean",
@@ -93,6 +84,10 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
         **options | ({"max_steps": settings.max_steps} if settings.max_steps else {}),
     )
     assert trainer is not None  # a run in a new folder is not finished already
+    train: Any = trainer.train_dataset
+    held_out: Any = trainer.eval_dataset  # shares no sentence with the training pairs
+    pool = Pool.of({language: held_out.pairs(language) for language in held_out.languages})
+    before = PoolSearch(SentenceEmbedder.from_pretrained(start), pool)
     after = PoolSearch(SentenceEmbedder.from_pretrained(str(output / "model")), pool)
     measured, measured_after = before.figures(), after.figures()
     easy = sum(figures["translation_first"] for figures in measured.values()) / len(measured)
@@ -148,9 +143,12 @@ def django_catalogues(languages: Sequence[str]) -> dict[str, list[str]]:
     }
 
 
-def new_encoder(train: Bitext, folder: Path) -> str:
+def new_encoder(data: Any, folder: Path) -> str:
     """Train a unigram tokenizer on the bitext; save it with a small XLM-R of random weights; return the folder."""
-    texts = chain(train.sentences("source"), train.sentences("target"))
+    logging.disable(logging.INFO)  # training logs the counts of the same pairs
+    bitext = load_bitext(data, on_error="skip")
+    logging.disable(logging.NOTSET)
+    texts = chain(bitext.sentences("source"), bitext.sentences("target"))
     tokenizer = XLMRobertaTokenizer().train_new_from_iterator(texts, VOCABULARY, show_progress=False)
     config = XLMRobertaConfig(
         vocab_size=len(tokenizer),
