@@ -1,6 +1,7 @@
 """Every fenced command and Python block of README and docs runs as written, with small stand-ins.
 
-Blocks of a page run in order in one folder, `hf-xsent` lines in this process, other lines in a shell. A block that
+Blocks of a page run in order in one folder, Python with the names of the blocks before, `hf-xsent` lines in this process,
+other lines in a shell. A block that
 cannot run has ``<!-- not run: REASON -->`` before it in the page, and is counted here.
 """
 
@@ -17,6 +18,7 @@ import textwrap
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from study_file import start_runs_as_forks
@@ -41,11 +43,11 @@ NOT_RUN = {  # reason: blocks that say so
 }
 STAND_INS = {
     "xlm-roberta-base": "encoder",
+    "intfloat/multilingual-e5-small": "encoder",
+    '"runs/search", max_steps=1000': '"runs/search", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',
+    "max_steps=1000": "max_steps=2",
     "--max_steps 1000": "--max_steps 2 --per_device_train_batch_size 4 --dev_pairs 4 --clean false",
     "--eval_steps 100 --save_steps 100": "--eval_steps 1 --save_steps 1",
-    "train_dev_split(100)": "train_dev_split(5)",
-    "max_steps=1000": "max_steps=2",
-    "eval_steps=100, save_steps=100": "eval_steps=1, save_steps=1",
     "tr-small.yaml": "tr-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false",
     "path/to/tatoeba --group 36": "tatoeba --languages de",
     "--target_language fr --filter min_score=0.5": "--target_language en --filter min_score=-1",
@@ -126,13 +128,13 @@ def prepared(
     return tmp_path
 
 
-def _run(block: Block) -> None:
+def _run(block: Block, names: dict[str, Any]) -> None:
     code = block.code
     for written, stand_in in STAND_INS.items():
         code = code.replace(written, stand_in)
     where = f"{block.page}, line {block.line}"
     if block.language == "python":
-        exec(compile(code, where, "exec"), {})
+        exec(compile(code, where, "exec"), names)
         return
     for command in re.sub(r"\\\n\s*", "", code).splitlines():
         words = shlex.split(command, comments=True)
@@ -150,7 +152,7 @@ def _ready(page: str) -> None:
     if page in ("docs/mine_bitext.md", "docs/from_documents.md", "docs/choose_a_method.md", "docs/evaluation.md"):
         model = DapForSentenceEmbedding.from_backbone("encoder", pooling="mean", max_length=64).eval()
         export_sentence_transformer(model, "exported", AutoTokenizer.from_pretrained("encoder"), verify=False)
-    if page in ("docs/publish.md", "docs/evaluation.md"):
+    if page in ("docs/publish.md", "docs/evaluation.md", "docs/search.md"):
         command = (
             "pretrain --model encoder --data de=pairs.tsv --objectives translation_ranking=1 --output_dir runs/mine "
         )
@@ -161,9 +163,10 @@ def _ready(page: str) -> None:
 @pytest.mark.parametrize("path", [path for path in PAGES if blocks(path)], ids=lambda path: path.stem)
 def test_every_block_runs(path: Path, prepared: Path) -> None:
     _ready(str(path.relative_to(ROOT)))
+    names: dict[str, Any] = {}
     for block in blocks(path):
         if block.not_run is None:
-            _run(block)
+            _run(block, names)
 
 
 EXAMPLES = (  # public names whose docstrings have an example, in an order in which each finds the files that it reads
