@@ -43,18 +43,21 @@ def escape(text: str) -> str:
     return escape_html(_NOT_IN_XML.sub("", text))
 
 
-def bar_chart(title: str, rows: Mapping[str, Sequence[float | None]], series: Sequence[str], top: float = 100) -> str:
-    """Draw horizontal bars from 0 to ``top``: one group per row, one bar per series."""
+def bar_chart(
+    title: str, rows: Mapping[str, Sequence[float | None]], series: Sequence[str], top: float = 100, key: bool = False
+) -> str:
+    """Draw horizontal bars from 0 to ``top``: one group per row, one bar per series; ``key`` adds a legend."""
     thick = 11 if len(series) <= 3 else 9
     pitch = (thick + 2) * len(series) + 8
-    height, inner = pitch * len(rows) + 24, WIDTH - _LABELS - _VALUES
-    parts = []
+    head = 20 if key else 0
+    height, inner = head + pitch * len(rows) + 24, WIDTH - _LABELS - _VALUES
+    parts = _key(series, _LABELS, inner // len(series)) if key else []
     for tick in range(5):
         x, value = _LABELS + inner * tick / 4, top * tick / 4
-        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - 20}"/>')
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{head}" y2="{height - 20}"/>')
         parts.append(f'<text class="tick" x="{x:.1f}" y="{height - 4}" text-anchor="middle">{value:g}</text>')
     for number, (name, values) in enumerate(rows.items()):
-        above, middle = number * pitch + 4, number * pitch + pitch / 2 + 4
+        above, middle = head + number * pitch + 4, head + number * pitch + pitch / 2 + 4
         parts.append(f'<text x="{_LABELS - 8}" y="{middle:.1f}" text-anchor="end">{escape(name)}</text>')
         for place, measured in enumerate(values):
             if measured is None:
@@ -151,16 +154,21 @@ def word_maps(title: str, maps: Sequence[WordMap]) -> str:
     columns = min(2, len(maps))
     in_a_row = (columns * _MAP - _EDGE) // _KEY
     head = 18 * -(-len(names) // in_a_row) + 14
-    parts = [
-        f'<g class="word s{number % SERIES}"><text x="{_EDGE + _KEY * (number % in_a_row)}" '
-        f'y="{18 * (number // in_a_row) + 20}">● {escape(name)}</text></g>'
-        for number, name in enumerate(names)
-    ]
+    parts = _key(names, _EDGE, _KEY, in_a_row, 20)
     for number, drawn in enumerate(maps):
         row, column = divmod(number, columns)
         inside = "".join(_map(drawn, names))
         parts.append(f'<g transform="translate({column * _MAP} {head + row * _MAP})">{inside}</g>')
     return _svg(title, -(-len(maps) // columns) * _MAP + head, parts, columns * _MAP)
+
+
+def _key(names: Sequence[str], left: int, width: int, in_a_row: int = SERIES, top: int = 12) -> list[str]:
+    """Draw the legend of the series, in rows."""
+    return [
+        f'<g class="word s{number % SERIES}"><text x="{left + width * (number % in_a_row)}" '
+        f'y="{18 * (number // in_a_row) + top}">● {escape(name)}</text></g>'
+        for number, name in enumerate(names)
+    ]
 
 
 def _map(drawn: WordMap, names: Sequence[str], font: int = 8, radius: float = 2.5) -> Iterator[str]:

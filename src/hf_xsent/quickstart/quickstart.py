@@ -18,8 +18,9 @@ from hf_xsent.errors import DataError, MissingExtraError, OutputError, did_you_m
 from hf_xsent.files import write_json, write_text
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import quiet_loading
+from hf_xsent.pages.charts import standalone
 from hf_xsent.quickstart.pool import Pool, PoolSearch
-from hf_xsent.quickstart.report import neighbour_table, pool_table, report
+from hf_xsent.quickstart.report import neighbour_table, pool_chart, pool_table, report
 from hf_xsent.quickstart.settings import QuickstartSettings
 from hf_xsent.settings.command import command
 from hf_xsent.training.pretrain import pretrain
@@ -111,6 +112,7 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
         "seconds": round(time.perf_counter() - started),
     }
     write_json(output / "results.json", results)
+    write_text(output / "pool.svg", standalone(pool_chart(results["pool"])))
     write_text(output / "report.html", report(results).html())
     return QuickstartResults(results, output)
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.pages.charts import bar_chart, curve_chart
-from hf_xsent.pages.document import Document, Html, Part, figures, legend
+from hf_xsent.pages.document import Document, Html, Part, figures
 from hf_xsent.pages.tables import Table
 
-BEFORE_AND_AFTER = "before training", "after training"
 FIGURES = {"translation_first": "translation first (%)", "own_language": "own language among ten nearest (%)"}
 
 
@@ -37,8 +36,8 @@ def report(results: Mapping[str, Any]) -> Document:
             figures(counts),
         ],
         {
-            "The translation comes first": _bars(pool, "translation_first"),
-            "Sentences of the query's own language among its ten nearest": _bars(pool, "own_language"),
+            "The translation comes first": [Html(pool_chart(pool))],
+            "Sentences of the query's own language among its ten nearest": [Html(pool_chart(pool, "own_language"))],
             "One query": [
                 f"Query: {example['query']} Its language had the most neighbours of the own language before training.",
                 neighbour_table(example["before"], "before"),
@@ -77,10 +76,10 @@ def _mean(pool: Mapping[str, Any], when: str, figure: str) -> float:
     return sum(scores[when][figure] for scores in pool.values()) / len(pool)
 
 
-def _bars(pool: Mapping[str, Any], figure: str) -> list[Part]:
+def pool_chart(pool: Mapping[str, Any], figure: str = "translation_first") -> str:
+    """Draw a figure of each language before and after training."""
     bars = {_name(code): [scores[when][figure] for when in ("before", "after")] for code, scores in pool.items()}
-    names = {name: number for number, name in enumerate(BEFORE_AND_AFTER)}
-    return [legend(names), Html(bar_chart(FIGURES[figure], bars, BEFORE_AND_AFTER))]
+    return bar_chart(FIGURES[figure], bars, ["before training", "after training"], key=True)
 
 
 def _name(code: str) -> str:
