@@ -43,7 +43,7 @@ def batch(step: int) -> dict[str, Any]:
         ids[:, 0] = 101
         result[f"{side}_input_ids"] = ids * mask
         result[f"{side}_attention_mask"] = mask.long()
-    return {name: one[:, : int(result[f"{name[:6]}_attention_mask"].sum(1).max())] for name, one in result.items()}
+    return {name: rows[:, : int(result[f"{name[:6]}_attention_mask"].sum(1).max())] for name, rows in result.items()}
 
 
 def encoder_config() -> Any:
@@ -138,14 +138,14 @@ def main() -> None:
     parser.add_argument("--without", nargs="*", default=[], choices=list(CONTENDERS), help="To save memory.")
     parser.add_argument("--output", default="benchmarks/results/dap_step.json")
     options = parser.parse_args()
-    chosen = {name: one for name, one in CONTENDERS.items() if name not in options.without}
+    chosen = {name: contender for name, contender in CONTENDERS.items() if name not in options.without}
     contenders = chosen | ({"DAP restricted, bf16": dap_bf16} if options.bf16 else {})
     results: dict[str, Any] = take_turns(contenders, options.steps, options.warmup, options.threads)
     print(f"\n{'':24}CPU s/step  of padded TR  page faults  peak MiB")
-    for name, one in results.items():
-        one["of_padded"] = round(one["cpu_seconds"] / results["padded TR"]["cpu_seconds"], 3)
+    for name, cost in results.items():
+        cost["of_padded"] = round(cost["cpu_seconds"] / results["padded TR"]["cpu_seconds"], 3)
         print(
-            f"{name:24}{one['cpu_seconds']:>10.2f}{one['of_padded']:>14.3f}{one['page_faults']:>13,}{one['peak_mib']:>10}"
+            f"{name:24}{cost['cpu_seconds']:>10.2f}{cost['of_padded']:>14.3f}{cost['page_faults']:>13,}{cost['peak_mib']:>10}"
         )
     settings = {"steps": options.steps, "warmup": options.warmup, "threads": options.threads}
     Path(options.output).write_text(json.dumps({"settings": settings, "results": results}, indent=2) + "\n")

@@ -62,7 +62,7 @@ def measure(count: int, answer: Any) -> None:
             bitext.__getitems__(rows[start : start + 100])
         figures["us_per_random_row"] = round((time.process_time() - started) / ROWS * 1e6, 2)
         figures["added_peak_mib"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
-        stored = sum(one.stat().st_size for one in cache.rglob("*") if one.is_file())
+        stored = sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
         figures["bytes_per_pair"] = {"file": round(path.stat().st_size / count), "cache": round(stored / count)}
     answer.send(figures)
 
@@ -88,7 +88,7 @@ def main() -> None:
         measured.append(here.recv())
         process.join()
         print(measured[-1], flush=True)
-    times = [one["first_load_seconds"] for one in measured]
+    times = [size["first_load_seconds"] for size in measured]
     results = {"sizes": measured, "exponent_of_first_load": exponent(options.sizes, times)}
     Path(options.output).write_text(json.dumps(results, indent=2) + "\n", "utf-8")
     print(f"first load grows as size^{results['exponent_of_first_load']}")

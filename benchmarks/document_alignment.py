@@ -47,8 +47,8 @@ def quality(options: argparse.Namespace) -> dict[str, Any]:
     names = sorted(path.name for path in (folder / "gold").iterdir())
     gold = {name: read_alignment(folder / "gold" / name) for name in names}
     results: dict[str, Any] = {}
-    for one in options.models:
-        label, _, path = one.partition("=")
+    for named_model in options.models:
+        label, _, path = named_model.partition("=")
         model = opened(path, options)
         found = {}
         for name in names:
@@ -106,8 +106,8 @@ def whole(options: argparse.Namespace) -> dict[str, Any]:
                 joined = 0 if joined else int(kind)
             if len(sides[0]) >= size and not joined:
                 break
-        for one in options.models:
-            label, _, path = one.partition("=")
+        for named_model in options.models:
+            label, _, path = named_model.partition("=")
             model = Timed(opened(path, options))
             cpu = time.process_time()
             found = align_documents(*sides, model)

@@ -65,10 +65,10 @@ def example(model: Any, sides: Sequence[Sequence[str]], gold: list[Bead]) -> Exa
 def strict_f1(examples: Sequence[Example], weights: Weights) -> float:
     """Align all documents; count skipped sentences like vecalign's scorer."""
     found = []
-    for one in examples:
-        beads = searching.search(one.source, one.target, one.anchors, weights)
+    for example in examples:
+        beads = searching.search(example.source, example.target, example.anchors, weights)
         found.append([(tuple(source), tuple(target)) for source, target in beads])
-    return document_alignment_scores(found, [one.gold for one in examples]).strict_f1
+    return document_alignment_scores(found, [example.gold for example in examples]).strict_f1
 
 
 def smooth_f1(examples: Sequence[Example], weights: Weights) -> float:

@@ -69,8 +69,8 @@ class States:
     def __init__(self, sentences: Sequence[str], model: Any, tokenizer: Any, file: Path) -> None:
         self.ids = tokenizer(list(sentences), truncation=True, max_length=MAX_LENGTH)["input_ids"]
         numbers: dict[str, int] = {}
-        self.identity = torch.tensor([numbers.setdefault(one, len(numbers)) for one in sentences])
-        ends = np.cumsum([len(one) for one in self.ids])
+        self.identity = torch.tensor([numbers.setdefault(sentence, len(numbers)) for sentence in sentences])
+        ends = np.cumsum([len(row) for row in self.ids])
         self.places = [slice(end - len(one), end) for one, end in zip(self.ids, ends, strict=True)]
         config = model.config.encoder_config
         shape = (int(ends[-1]), config.num_hidden_layers + 1, config.hidden_size)
@@ -87,8 +87,8 @@ class States:
             rows = order[start : start + 64]
             packed = pack(*padded([self.ids[row] for row in rows]))
             found = torch.stack([*model.backbone.hidden_states(packed)], 1)[packed.token_order.argsort()]
-            for row, one in zip(rows, found.split([len(self.ids[row]) for row in rows]), strict=True):
-                stored[self.places[row]] = one.half().numpy()
+            for row, states in zip(rows, found.split([len(self.ids[row]) for row in rows]), strict=True):
+                stored[self.places[row]] = states.half().numpy()
         stored.flush()
 
 
@@ -102,8 +102,8 @@ def joined(parts: Sequence[tuple[States, Sequence[int]]]) -> dict[str, Any]:
 
 def padded(sentences: Sequence[Sequence[int]]) -> tuple[list[Tensor], list[Tensor]]:
     """Return the padded ids and the mask of some sentences."""
-    ids = [torch.tensor(one) for one in sentences]
-    masks = [torch.ones_like(one) for one in ids]
+    ids = [torch.tensor(row) for row in sentences]
+    masks = [torch.ones_like(row) for row in ids]
     return [torch.nn.utils.rnn.pad_sequence(ids, True)], [torch.nn.utils.rnn.pad_sequence(masks, True)]
 
 
@@ -122,7 +122,7 @@ def train(
     stated = DualPivotConfig(encoder_config=encoder, **settings)
     model: Any = DualPivotForPreTraining(stated, encoder=BertModel(encoder, add_pooling_layer=False)).train()
     adversarial = "adversarial" in stated.objectives
-    weights = [one for one in model.trained_weights() if one.requires_grad]
+    weights = [weight for weight in model.trained_weights() if weight.requires_grad]
     optimizer = torch.optim.Adam(weights, lr=options.learning_rate)
     numbers, shares = np.random.default_rng(seed), []
     for rows in batches(numbers, len(sides[0].ids), options.steps, paired=not adversarial or bool(stated.paired_rows)):
@@ -168,7 +168,7 @@ def summary(results: dict[str, Any]) -> str:
     for name, runs in results["runs"].items():
         columns = [[run["accuracy"][language] for run in runs.values()] for language in languages]
         columns.append([statistics.mean(run["accuracy"].values()) for run in runs.values()])
-        spread = [f" ± {statistics.stdev(one):.2f}" if len(one) > 1 else "" for one in columns]
+        spread = [f" ± {statistics.stdev(column):.2f}" if len(column) > 1 else "" for column in columns]
         cells = [f"{statistics.mean(one):.2f}{more}" for one, more in zip(columns, spread, strict=True)]
         shares = [
             f"{statistics.mean(share for run in runs.values() for share in run['rows'][when]):.1f}%"
@@ -208,8 +208,8 @@ def main() -> None:
 
     sides = (states(pairs[0], "source"), states(pairs[1], "target"))
     tests = {
-        code: (states(one.sources, f"{code}-source"), states(one.targets, f"{code}-target"))
-        for code, one in zip(options.languages, load_tatoeba(options.tatoeba, options.languages), strict=True)
+        code: (states(test_set.sources, f"{code}-source"), states(test_set.targets, f"{code}-target"))
+        for code, test_set in zip(options.languages, load_tatoeba(options.tatoeba, options.languages), strict=True)
     }
 
     def measure(model: Any) -> dict[str, float]:

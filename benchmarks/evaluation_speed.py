@@ -71,7 +71,8 @@ def main() -> None:
     parser.add_argument("--output", default="benchmarks/results/evaluation_speed.json")
     options = parser.parse_args()
     measured = take_turns(
-        {f"hf-xsent, {one}": OURS[one] for one in options.precision} | {"SentenceTransformer.encode": theirs},
+        {f"hf-xsent, {precision}": OURS[precision] for precision in options.precision}
+        | {"SentenceTransformer.encode": theirs},
         options.steps,
         1,
         options.threads,
@@ -80,10 +81,11 @@ def main() -> None:
         chunks=options.chunks,
     )
     size = len(chunk(options.tatoeba, options.chunks, 0))
-    for one in measured.values():
-        one["of_theirs"] = round(one["cpu_seconds"] / measured["SentenceTransformer.encode"]["cpu_seconds"], 3)
+    for figures in measured.values():
+        figures["of_theirs"] = round(figures["cpu_seconds"] / measured["SentenceTransformer.encode"]["cpu_seconds"], 3)
     results: dict[str, Any] = {"sentences_a_step": size, "steps": options.steps - 1, "threads": options.threads} | {
-        name: one | {"ms_a_sentence": round(1000 * one["cpu_seconds"] / size, 2)} for name, one in measured.items()
+        name: figures | {"ms_a_sentence": round(1000 * figures["cpu_seconds"] / size, 2)}
+        for name, figures in measured.items()
     }
     print(json.dumps(results, indent=2))
     Path(options.output).write_text(json.dumps(results, indent=2) + "\n")

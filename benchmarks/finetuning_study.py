@@ -45,12 +45,15 @@ def table(runs: list[dict[str, Any]]) -> str:
     for benchmark in runs[0]["scores"]:
         languages = list(runs[0]["scores"][benchmark])
         kind = next(iter(runs[0]["scores"][benchmark][languages[0]]))
-        lines.append(f"{benchmark + ', ' + kind:24}{'seeds':>6}{'mean':>8}" + "".join(f"{one:>8}" for one in languages))
-        for model in dict.fromkeys(one["model"] for one in runs):
-            some = [one["scores"][benchmark] for one in runs if one["model"] == model]
-            means = [statistics.mean(scores[language][kind] for scores in some) for language in languages]
+        lines.append(
+            f"{benchmark + ', ' + kind:24}{'seeds':>6}{'mean':>8}" + "".join(f"{language:>8}" for language in languages)
+        )
+        for model in dict.fromkeys(run["model"] for run in runs):
+            of_model = [run["scores"][benchmark] for run in runs if run["model"] == model]
+            means = [statistics.mean(scores[language][kind] for scores in of_model) for language in languages]
             lines.append(
-                f"{model:24}{len(some):>6}{statistics.mean(means):>8.2f}" + "".join(f"{one:>8.2f}" for one in means)
+                f"{model:24}{len(of_model):>6}{statistics.mean(means):>8.2f}"
+                + "".join(f"{mean:>8.2f}" for mean in means)
             )
     return "\n".join(lines)
 
@@ -71,10 +74,10 @@ def main() -> None:
     if results["settings"] != settings:
         raise SystemExit(f"{output} has runs with other settings: name another --output")
     runs: list[dict[str, Any]] = results["runs"]
-    done = {(one["model"], one["seed"]) for one in runs}
+    done = {(earlier["model"], earlier["seed"]) for earlier in runs}
     for seed in options.seeds:
-        for one in options.models:
-            name, _, model = one.partition("=")
+        for named_model in options.models:
+            name, _, model = named_model.partition("=")
             if (name, seed) not in done:
                 runs.append(run(name, model, seed, options))
                 output.write_text(json.dumps(results, indent=2) + "\n")

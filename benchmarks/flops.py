@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--output", default="benchmarks/results/flops.json")
     options = parser.parse_args()
     real = batch(0)
-    full = {name: one.new_full((len(one), TOKENS), 1 if "mask" in name else 200) for name, one in real.items()}
+    full = {name: tensor.new_full((len(tensor), TOKENS), 1 if "mask" in name else 200) for name, tensor in real.items()}
     ranking, rtl, tlm = "translation_ranking", "representation_translation", "translation_language_modeling"
     cases: dict[str, dict[str, Any]] = {
         "TR": {ranking: 1.0},

@@ -82,7 +82,7 @@ def main() -> None:
     options = parser.parse_args()
     results: list[dict[str, Any]] = []
     sizes = sorted(options.sizes)
-    for count, probes in [*((one, None) for one in sizes[:-1]), *((one, options.probes) for one in sizes)]:
+    for count, probes in [*((size, None) for size in sizes[:-1]), *((size, options.probes) for size in sizes)]:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             results.append(pool.apply(measure, (count, probes, options.threads)))
         print(json.dumps(results[-1]), flush=True)

@@ -41,7 +41,7 @@ def masked_loss(model: Any, collate: PairCollator, sentences: Sequence[str], bat
             {"source": one, "target": other, "language": "und"}
             for one, other in zip(some[::2], some[1::2], strict=False)
         ]
-        encoded = model.encode_pairs({name: one.to(model.device) for name, one in collate(rows).items()})
+        encoded = model.encode_pairs({name: tensor.to(model.device) for name, tensor in collate(rows).items()})
         for part in encoded.sampled[OBJECTIVE]:
             total += objective.token_loss(encoded.tokens, encoded.states, part).item()
             count += int(part.count)
@@ -52,10 +52,10 @@ def masked_loss(model: Any, collate: PairCollator, sentences: Sequence[str], bat
 
 def by_group(losses: dict[str, float]) -> dict[str, float]:
     """Return the perplexity of each group of Tatoeba whose languages were all measured, and of all languages."""
-    groups = {name: [find_language(one).code for one in codes] for name, codes in tatoeba_groups().items()}
+    groups = {name: [find_language(code).code for code in codes] for name, codes in tatoeba_groups().items()}
     measured = {name: codes for name, codes in groups.items() if codes and set(codes) <= set(losses)}
     measured["all"] = [*losses]
-    return {name: math.exp(sum(losses[one] for one in codes) / len(codes)) for name, codes in measured.items()}
+    return {name: math.exp(sum(losses[code] for code in codes) / len(codes)) for name, codes in measured.items()}
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ def main() -> None:
     for language in bitext.languages:
         losses[language] = masked_loss(model, collate, bitext.pairs(language)[0], options.batch)
         print(f"{language} {math.exp(losses[language]):.2f}", flush=True)
-    english = list(dict.fromkeys(text for one in bitext.languages for text in bitext.pairs(one)[1][:20]))
+    english = list(dict.fromkeys(text for language in bitext.languages for text in bitext.pairs(language)[1][:20]))
     result = {
         "model": options.model,
         "groups": by_group(losses),

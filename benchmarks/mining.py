@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--without", nargs="*", default=[], choices=list(CONTENDERS))
     parser.add_argument("--output", default="benchmarks/results/mining.json")
     options = parser.parse_args()
-    contenders = {name: one for name, one in CONTENDERS.items() if name not in options.without}
+    contenders = {name: contender for name, contender in CONTENDERS.items() if name not in options.without}
     results: dict[str, Any] = {}
     for count in options.sizes:
         with tempfile.TemporaryDirectory() as folder:
@@ -147,18 +147,18 @@ def main() -> None:
                 contenders, options.rounds, warmup=0, threads=options.threads, count=count, folder=folder
             )
             found = {name: {*map(tuple, np.load(f"{folder}/{FILES[name]}.npy").tolist())} for name in contenders}
-        for name, one in result.items():
-            one["speedup_of_ours"] = round(one["cpu_seconds"] / result["hf-xsent"]["cpu_seconds"], 2)
-            one["pairs_that_differ"] = len(found[name] ^ found["hf-xsent"])
+        for name, figures in result.items():
+            figures["speedup_of_ours"] = round(figures["cpu_seconds"] / result["hf-xsent"]["cpu_seconds"], 2)
+            figures["pairs_that_differ"] = len(found[name] ^ found["hf-xsent"])
         results[f"{count} x {count}"] = result
     Path(options.output).write_text(json.dumps(results, indent=2) + "\n")
     print(f"{'':24}{'CPU s':>10}{'of ours':>9}{'peak MiB':>10}{'pairs that differ':>19}")
     for size, result in results.items():
         print(size)
-        for name, one in result.items():
+        for name, figures in result.items():
             print(
-                f"  {name:22}{one['cpu_seconds']:>10.1f}{one['speedup_of_ours']:>9.2f}{one['peak_mib']:>10}"
-                f"{one['pairs_that_differ']:>19}"
+                f"  {name:22}{figures['cpu_seconds']:>10.1f}{figures['speedup_of_ours']:>9.2f}{figures['peak_mib']:>10}"
+                f"{figures['pairs_that_differ']:>19}"
             )
 
 

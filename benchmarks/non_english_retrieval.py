@@ -75,10 +75,11 @@ def main() -> None:
     parser.add_argument("--output", default="benchmarks/results/non_english_retrieval.json")
     options = parser.parse_args()
     languages = {
-        one.language: (one.sources, one.targets) for one in load_tatoeba(options.tatoeba, list(tatoeba_groups()["36"]))
+        test_set.language: (test_set.sources, test_set.targets)
+        for test_set in load_tatoeba(options.tatoeba, list(tatoeba_groups()["36"]))
     }
     results = {}
-    for name, _, path in (one.partition("=") for one in options.models):
+    for name, _, path in (named_model.partition("=") for named_model in options.models):
         model = SentenceEmbedder.from_pretrained(path, precision=options.precision, max_length=64)
         results[name] = accuracy(model, languages)
     print(json.dumps(results, indent=2))

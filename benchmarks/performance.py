@@ -77,7 +77,9 @@ def _dap(name: str, key: str = COST) -> Callable[[Any], float]:
 
 
 def _mined(name: str) -> Callable[[Any], float]:
-    return lambda results: _of("faiss.knn twice", name)(next(one for name, one in results.items() if " x " in name))
+    return lambda results: _of("faiss.knn twice", name)(
+        next(figures for name, figures in results.items() if " x " in name)
+    )
 
 
 def _listed(kind: str, key: str, first: int, second: int) -> Callable[[Any], float]:
@@ -199,7 +201,7 @@ def reading_chart(sizes: list[dict[str, Any]]) -> str:
 
     names = {"first_load_seconds": "first time", "load_again_seconds": "from the cache"}
     curves = {
-        name: (number, [(0.0, 0.0), *((one["pairs"] / 1000, one[key]) for one in sizes)])
+        name: (number, [(0.0, 0.0), *((size["pairs"] / 1000, size[key]) for size in sizes)])
         for number, (key, name) in enumerate(names.items())
     }
     title = "CPU seconds to read bitext by thousands of pairs"

@@ -70,9 +70,9 @@ def size_mib(kind: str, path: str) -> float:
 
 def accuracy(kind: str, path: str, tatoeba: str, languages: Sequence[str]) -> float:
     """Return the mean accuracy@1 of both directions over the languages."""
-    pairs = {one.language: (one.sources, one.targets) for one in load_tatoeba(tatoeba, languages)}
+    pairs = {test_set.language: (test_set.sources, test_set.targets) for test_set in load_tatoeba(tatoeba, languages)}
     found = retrieval_by_language(open_model(kind, path), pairs)
-    return round(sum(one.mean for one in found.values()) / len(found), 2)
+    return round(sum(accuracy_of_language.mean for accuracy_of_language in found.values()) / len(found), 2)
 
 
 def main() -> None:
@@ -91,7 +91,7 @@ def main() -> None:
     options = parser.parse_args()
     models = {REFERENCE: ("theirs", options.start)}
     for kind in ("ours", "theirs", "int8"):
-        for name, _, path in (one.partition("=") for one in getattr(options, kind)):
+        for name, _, path in (named_model.partition("=") for named_model in getattr(options, kind)):
             for how in options.precision if kind == "ours" else [kind]:
                 models[f"{name}, {how}"] = (how, path)
     contenders: dict[str, Contender] = {

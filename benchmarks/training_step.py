@@ -136,9 +136,9 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = take_turns(
         CONTENDERS, options.steps, options.warmup, options.threads, options=options, pairs=pairs
     )
-    for one in result.values():
-        one["pairs_per_cpu_second"] = round(options.batch / one["cpu_seconds"], 2)
-        one["speedup_of_ours"] = round(one["cpu_seconds"] / result["hf-xsent"]["cpu_seconds"], 2)
+    for figures in result.values():
+        figures["pairs_per_cpu_second"] = round(options.batch / figures["cpu_seconds"], 2)
+        figures["speedup_of_ours"] = round(figures["cpu_seconds"] / result["hf-xsent"]["cpu_seconds"], 2)
     return result
 
 
@@ -164,10 +164,10 @@ def main() -> None:
     Path(options.output).write_text(json.dumps({"settings": settings, "results": results}, indent=2) + "\n")
     for length, result in results.items():
         print(f"\n{length}\n{'':24}CPU s/step  pairs/CPU s  peak MiB  cost beside ours")
-        for name, one in result.items():
+        for name, figures in result.items():
             print(
-                f"{name:24}{one['cpu_seconds']:>10.2f}{one['pairs_per_cpu_second']:>13.1f}{one['peak_mib']:>10}"
-                f"{one['speedup_of_ours']:>17.2f}"
+                f"{name:24}{figures['cpu_seconds']:>10.2f}{figures['pairs_per_cpu_second']:>13.1f}{figures['peak_mib']:>10}"
+                f"{figures['speedup_of_ours']:>17.2f}"
             )
 
 

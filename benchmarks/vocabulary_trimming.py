@@ -63,12 +63,14 @@ def main() -> None:
     bitext = load_bitext(options.data, max_pairs=options.max_pairs)
     texts = {language: [*chain(*bitext.pairs(language))] for language in bitext.languages}
     counts = np.zeros(len(tokenizer), dtype=np.int64)
-    for some in texts.values():
-        for row in tokenizer(some, add_special_tokens=False)["input_ids"]:
+    for sentences in texts.values():
+        for row in tokenizer(sentences, add_special_tokens=False)["input_ids"]:
             np.add.at(counts, row, 1)
     table, words = PieceTable(tokenizer), word_shares(tokenizer, texts)
     sets = load_tatoeba(options.tatoeba, options.languages)
-    pairs = {one.language: (one.sources[: options.sample], one.targets[: options.sample]) for one in sets}
+    pairs = {
+        test_set.language: (test_set.sources[: options.sample], test_set.targets[: options.sample]) for test_set in sets
+    }
     results: dict[str, Any] = {"distinct pieces in the corpus": int((counts > 0).sum())}
     ways = {"as it is": OldIds(tokenizer)}
     for size in options.pieces:
@@ -80,7 +82,9 @@ def main() -> None:
         ways[f"{size}, trim-vocab"] = OldIds(trimmed, old)
     for name, way in ways.items():
         embedder.tokenizer = way  # type: ignore[assignment]
-        each = {language: round(one.mean, 2) for language, one in retrieval_by_language(embedder, pairs).items()}
+        each = {
+            language: round(accuracy.mean, 2) for language, accuracy in retrieval_by_language(embedder, pairs).items()
+        }
         results[name] = {"mean": round(sum(each.values()) / len(each), 2), "languages": each}
         print(name, results[name], flush=True)
         Path(options.output).write_text(json.dumps(results, indent=2) + "\n")

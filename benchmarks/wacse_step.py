@@ -94,12 +94,14 @@ def main() -> None:
     parser.add_argument("--without", nargs="*", default=[], choices=list(CONTENDERS))
     parser.add_argument("--output", default="benchmarks/results/wacse_step.json")
     options = parser.parse_args()
-    contenders = {name: one for name, one in CONTENDERS.items() if name not in options.without}
+    contenders = {name: contender for name, contender in CONTENDERS.items() if name not in options.without}
     results: dict[str, Any] = take_turns(contenders, options.steps, options.warmup, options.threads)
     print(f"\n{'':16}CPU s/step  of TR  page faults  peak MiB")
-    for name, one in results.items():
-        one["of_tr"] = round(one["cpu_seconds"] / results["TR"]["cpu_seconds"], 3)
-        print(f"{name:16}{one['cpu_seconds']:>10.2f}{one['of_tr']:>7.2f}{one['page_faults']:>13,}{one['peak_mib']:>10}")
+    for name, cost in results.items():
+        cost["of_tr"] = round(cost["cpu_seconds"] / results["TR"]["cpu_seconds"], 3)
+        print(
+            f"{name:16}{cost['cpu_seconds']:>10.2f}{cost['of_tr']:>7.2f}{cost['page_faults']:>13,}{cost['peak_mib']:>10}"
+        )
     settings = {"steps": options.steps, "warmup": options.warmup, "threads": options.threads}
     Path(options.output).write_text(json.dumps({"settings": settings, "results": results}, indent=2) + "\n")
 

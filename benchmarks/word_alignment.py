@@ -83,10 +83,10 @@ def bitext(template: str, pair: str, count: int) -> list[tuple[str, str]]:
 def table(runs: Sequence[dict[str, Any]]) -> str:
     """Format one line per run."""
     lines = ["| gold | model | aligner | AER | precision | recall | sentences/s |", "|---|---|---|---|---|---|---|"]
-    for one in runs:
+    for run in runs:
         lines.append(
-            f"| {one['gold']} | {one['model']} | {one['aligner']} | {one['error_rate']:.1f} | {one['precision']:.1f} "
-            f"| {one['recall']:.1f} | {one['sentences_per_second']:.0f} |"
+            f"| {run['gold']} | {run['model']} | {run['aligner']} | {run['error_rate']:.1f} | {run['precision']:.1f} "
+            f"| {run['recall']:.1f} | {run['sentences_per_second']:.0f} |"
         )
     return "\n".join(lines)
 

@@ -170,7 +170,7 @@ def main() -> None:
     started, rows = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:
         make_encoder(Setting(folder, options.device, options.quick, 0, ""))
-        for name in [one for one in PARTS if one.startswith(tuple(options.only))]:
+        for name in [part for part in PARTS if part.startswith(tuple(options.only))]:
             left = 60 * options.minutes - (time.monotonic() - started)
             seconds = min(left, 60 * PARTS[name][0] * options.minutes / 20)
             options.part = name
