@@ -1,8 +1,8 @@
 """Every fenced command and Python block of README and docs runs as written, with small stand-ins.
 
-Blocks of a page run in order in one folder, Python with the names of the blocks before, `hf-xsent` lines in this process,
-other lines in a shell. A block that
-cannot run has ``<!-- not run: REASON -->`` before it in the page, and is counted here.
+Blocks of a page run in order in one folder, Python with the names of the blocks before, `hf-xsent` lines in this
+process, other lines in a shell. A block that cannot run has ``<!-- not run: REASON -->`` before it in the page, and is
+counted here.
 """
 
 from __future__ import annotations

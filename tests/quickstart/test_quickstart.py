@@ -9,12 +9,15 @@ from page_reader import Page
 
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError
+from hf_xsent.pages.charts import standalone
 from hf_xsent.quickstart.pool import Pool, PoolSearch
 from hf_xsent.quickstart.quickstart import django_catalogues
-from hf_xsent.quickstart.report import report
+from hf_xsent.quickstart.report import pool_chart, report
 
 FIGURES = {"translation_first": 10.0, "own_language": 80.0}
 BETTER = {"translation_first": 90.0, "own_language": 20.0}
+ROOT = Path(__file__).parents[2]
+NEIGHBOUR = {"sentence": "Wer?", "translation": "Who?", "language": "de", "cosine": 0.9}
 RESULTS = {
     "model": "<my & encoder>",
     "steps": 40,
@@ -22,7 +25,7 @@ RESULTS = {
     "held_out": {"de": 60, "und": 2},
     "pool": {"de": {"before": FIGURES, "after": BETTER}, "und": {"before": FIGURES, "after": FIGURES}},
     "sentences": 124,
-    "example": {"query": "Wo <b>?", "before": [["Wer?", "de", 0.9]], "after": [["Where?", "en", 0.8]]},
+    "example": {"query": "Wo <b>?", "before": [NEIGHBOUR], "after": [NEIGHBOUR]},
     "warning": None,
     "losses": [[20, 3.5], [40, 0.5]],
     "seconds": 12,
@@ -37,6 +40,19 @@ def test_the_report_is_a_page_that_needs_no_network():
     assert "<my & encoder>" in page.text and "Wo <b>?" in page.text  # escaped in the page
     assert "too easy" in report(RESULTS | {"warning": "too easy"}).html()
     assert "Too few steps" in report(RESULTS | {"losses": [[20, 3.5]]}).html()
+
+
+def test_the_picture_and_the_figures_of_the_readme_are_those_of_a_run():
+    results = json.loads((ROOT / "benchmarks/results/quickstart.json").read_text("utf-8"))
+    assert (ROOT / "docs/images/quickstart.svg").read_text("utf-8") == standalone(pool_chart(results["pool"]))
+    caption = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    for figure in ("translation_first", "own_language"):
+        before, after = (
+            sum(scores[when][figure] for scores in results["pool"].values()) / len(results["pool"])
+            for when in ("before", "after")
+        )
+        assert f"{before:.1f}%" in caption and f"{after:.1f}%" in caption
+    assert f"{sum(results['pairs'].values()):,} pairs" in caption and f"{results['steps']} steps" in caption
 
 
 def test_a_pool_is_searched_beside_the_own_language():
@@ -60,7 +76,7 @@ def test_a_pool_is_searched_beside_the_own_language():
         "de": {"translation_first": 50.0, "own_language": 25.0},  # Haus finds Hund
         "fr": {"translation_first": 100.0, "own_language": 0.0},
     }
-    assert [text for text, _, _ in search.neighbours(2)] == ["Hund", "dog", "chien", "house"]
+    assert [row["sentence"] for row in search.neighbours(2)] == ["Hund", "dog", "chien", "house"]
 
 
 def test_djangos_messages_are_listed_by_language():

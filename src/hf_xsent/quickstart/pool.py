@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -72,10 +73,15 @@ class PoolSearch:
             }
         return figures
 
-    def neighbours(self, row: int) -> list[tuple[str, str, float]]:
-        """Return text, language and cosine of the nearest sentences of a query."""
+    def neighbours(self, row: int) -> list[dict[str, Any]]:
+        """Return the nearest sentences of a query."""
         (nearest,), (cosines,) = self.nearest(np.array([row]))
         return [
-            (self.pool.texts[place], str(self.pool.languages[place]), round(float(cosine), 4))
+            {
+                "sentence": self.pool.texts[place],
+                "translation": str(self.pool.meanings[place]),
+                "language": str(self.pool.languages[place]),
+                "cosine": round(float(cosine), 4),
+            }
             for place, cosine in zip(nearest[:SHOWN], cosines[:SHOWN], strict=True)
         ]

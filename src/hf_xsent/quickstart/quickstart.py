@@ -103,7 +103,7 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
         },
         "sentences": len(pool.texts),
         "example": {
-            "query": pool.texts[example],
+            "query": f"{pool.texts[example]} ({pool.meanings[example]})",
             "before": before.neighbours(example),
             "after": after.neighbours(example),
         },

@@ -66,10 +66,10 @@ def pool_table(pool: Mapping[str, Any]) -> Table:
     return Table(["queries", *columns], [*rows, ["mean", *means]])
 
 
-def neighbour_table(neighbours: Sequence[Sequence[Any]], when: str) -> Table:
-    """List the nearest sentences of a query."""
-    rows = [[text, _name(language), cosine] for text, language, cosine in neighbours]
-    return Table([f"nearest {when} training", "language", "cosine"], rows)
+def neighbour_table(neighbours: Sequence[Mapping[str, Any]], when: str) -> Table:
+    """List the nearest sentences of a query, with their translations."""
+    rows = [[row["cosine"], _name(row["language"]), row["translation"], row["sentence"]] for row in neighbours]
+    return Table([f"cosine, {when}", "language", "translation", "sentence"], rows)
 
 
 def _mean(pool: Mapping[str, Any], when: str, figure: str) -> float:
