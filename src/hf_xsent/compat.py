@@ -63,19 +63,6 @@ def cpu_attention() -> Any:
     return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
-def linear_with_bias(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Compute a linear layer by oneDNN, which adds the bias within the product (torch 2.6 to 2.13; no public call).
-
-    ``F.linear`` in bfloat16 on CPUs copies the bias into each row of the result first, and takes 1.5 times as long.
-    """
-    import torch
-
-    if not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return torch.nn.functional.linear(inputs, weight, bias)
-    result: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
-    return result
-
-
 # transformers
 
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from hf_xsent.errors import ModelError
 from hf_xsent.tensors.attention import packed_attention
-from hf_xsent.tensors.fused_linear import FusedBiases
 
 logger = logging.getLogger(__name__)
 PRECISIONS = ("float32", "auto", "bfloat16", "float16")
@@ -83,7 +82,7 @@ def _layer(device: torch.device, width: int, training: bool) -> Callable[[torch.
 
     def compute(dtype: torch.dtype) -> Tensor:
         half = training and dtype is torch.bfloat16  # weights stay float32 in training
-        with torch.set_grad_enabled(training), torch.autocast(device.type, torch.bfloat16, enabled=half), FusedBiases():
+        with torch.set_grad_enabled(training), torch.autocast(device.type, torch.bfloat16, enabled=half):
             states = layers[dtype](rows[dtype])
             parts = states[:, : width // heads * heads].unflatten(1, (heads, -1)).to(dtype)
             context = packed_attention(parts, parts, parts, ((count, _LENGTH),), scaling=0.125)

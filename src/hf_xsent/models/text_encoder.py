@@ -16,7 +16,6 @@ from hf_xsent.errors import ModelError, did_you_mean
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.models.encode_interface import SentenceTransformerMethods
 from hf_xsent.models.families import family
-from hf_xsent.tensors.fused_linear import FusedBiases
 from hf_xsent.tensors.packing import POOLINGS
 
 _SENTENCES_PER_TOKENIZER_CALL = 4096
@@ -106,7 +105,7 @@ class TextEncoder(SentenceTransformerMethods):
         ids = self._tokenize(sentences)
         vectors = [np.empty((len(ids), self.width), np.float32) for _ in views] if into is None else list(into)
         progress = "encoding" if show_progress else None
-        with evaluating(self.model), FusedBiases():
+        with evaluating(self.model):
             for rows in batches_by_length([len(row) for row in ids], self.tokens_per_batch, progress):
                 for array, batch in zip(vectors, self._embed([ids[i] for i in rows], views, language), strict=True):
                     array[rows] = batch[:, : self.width].float().cpu().numpy()
