@@ -180,23 +180,6 @@ def test_a_variant_comes_back_whole(
     assert abs(before - after).max() < 1e-6
 
 
-def test_the_authors_vector_is_the_mapped_mean_of_each_token_s_normed_mix(
-    tiny_encoders: Path, sentences: list[str]
-) -> None:
-    model = _model(tiny_encoders, variant="authors", normalize=False).eval()
-    with torch.no_grad():
-        for weight in (*model.layer_norm.parameters(), model.linear_map.bias):
-            weight.add_(torch.randn_like(weight))
-    batch = AutoTokenizer.from_pretrained(tiny_encoders)(sentences, padding=True, return_tensors="pt")
-    ours = model.embed([batch["input_ids"]], [batch["attention_mask"]])
-    for row, (ids, mask) in enumerate(zip(batch["input_ids"], batch["attention_mask"], strict=True)):
-        states = model.encoder(ids[mask.bool()][None], output_hidden_states=True).hidden_states
-        weights = model.layer_scores.softmax(0)
-        mixed = sum(weight * state[0] for weight, state in zip(weights, states, strict=True))
-        expected = model.linear_map(model.layer_norm(mixed).mean(0))
-        torch.testing.assert_close(ours[row], expected, atol=2e-4, rtol=1e-4)
-
-
 def test_dropout_is_of_training_alone_and_of_each_step(tiny_encoders: Path, pairs: Pairs) -> None:
     model = _model(tiny_encoders, variant="authors", objectives=UNSUPERVISED)
     batch = model.encoded(_batch(tiny_encoders, pairs))

@@ -60,6 +60,11 @@ class Masking:
     special_ids: tuple[int, ...]  # never masked
     probability: float = 0.15
 
+    @classmethod
+    def of(cls, parts: Parts, share: float) -> Masking:
+        """Return the rule for the model that an objective belongs to."""
+        return cls(parts.mask_token_id, parts.encoder_config.vocab_size, tuple(parts.special_token_ids), share)
+
     def __call__(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the T ids after masking, and for each token whether to predict it."""
         special = torch.tensor(self.special_ids, device=input_ids.device)
@@ -88,7 +93,24 @@ class MaskedRows:
         return cls(packed.with_ids(changed), places, packed.input_ids[places], language_ids)
 
 
-class MaskedLanguageModeling(TokenObjective):
+class MaskedPrediction(TokenObjective):
+    """Predict pieces at masked places of a second pass through the encoder, by the head ``head``."""
+
+    head: Any
+
+    def start(self, pretrained: PretrainedWeights) -> None:
+        """Copy the checkpoint's MLM head."""
+        self.head.start_from(pretrained.mlm_head, pretrained.word_embeddings, None)
+
+    def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
+        """Sum the cross entropy of the predicted pieces, from another pass through the encoder."""
+        rows: MaskedRows = sampled.rows
+        masked = states.encode(rows.packed, rows.predicted, rows.language_ids)
+        loss: Tensor = self.head(masked, rows.labels, states.word_embeddings)
+        return loss
+
+
+class MaskedLanguageModeling(MaskedPrediction):
     """Predict masked word pieces of each sentence of the batch (MLM)."""
 
     Settings = MaskedLanguageModelingSettings
@@ -96,33 +118,16 @@ class MaskedLanguageModeling(TokenObjective):
 
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
-        vocabulary_size = parts.encoder_config.vocab_size
-        self.head = parts.mlm_head(
-            size=vocabulary_size if settings.untied_embeddings else None, sample=settings.sampled_pieces
-        )
-        self.masking = Masking(
-            parts.mask_token_id, vocabulary_size, tuple(parts.special_token_ids), settings.masked_share
-        )
-
-    def start(self, pretrained: PretrainedWeights) -> None:
-        """Copy the checkpoint's MLM head."""
-        self.head.start_from(pretrained.mlm_head, pretrained.word_embeddings, None)
+        size = parts.encoder_config.vocab_size if settings.untied_embeddings else None
+        self.head = parts.mlm_head(size=size, sample=settings.sampled_pieces)
+        self.masking = Masking.of(parts, settings.masked_share)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Sample the masked tokens."""
         packed, origin = self.rows(pairs)
         languages = pairs.languages_of_tokens()
-        if languages is not None:
-            languages = languages[origin]
-        rows = MaskedRows.sample(packed, languages, self.masking)
+        rows = MaskedRows.sample(packed, None if languages is None else languages[origin], self.masking)
         return (SampledTargets(rows, torch.tensor(len(rows.labels), device=packed.input_ids.device)),)
-
-    def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
-        """Sum the cross entropy of the masked word pieces, from another pass through the encoder."""
-        rows: MaskedRows = sampled.rows
-        masked = states.encode(rows.packed, rows.predicted, rows.language_ids)
-        loss: Tensor = self.head(masked, rows.labels, states.word_embeddings)
-        return loss
 
     def rows(self, pairs: PairTokens) -> tuple[PackedSentences, Tensor]:
         """Return the rows to mask and, for each of their tokens, its index in the batch."""

@@ -73,11 +73,9 @@ class Mexma(SentenceObjective, TokenObjective):
 
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
-        vocabulary_size = parts.encoder_config.vocab_size
-        special = tuple(parts.special_token_ids)
-        self.masking = Masking(parts.mask_token_id, vocabulary_size, special, settings.masked_share)
+        self.masking = Masking.of(parts, settings.masked_share)
         self.layers = parts.last_layers(settings.head_layers, embeddings=False, attention_dropout=False)
-        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        self.bias = nn.Parameter(torch.zeros(parts.encoder_config.vocab_size))
 
     @classmethod
     def continues(cls, settings: Any, earlier: Any) -> bool:

@@ -29,8 +29,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.objectives.base import SIDES, Needs, Parts, PretrainedWeights, TokenObjective
-from hf_xsent.objectives.masked_language import MaskedRows
+from hf_xsent.objectives.base import SIDES, Needs, Parts, TokenObjective
+from hf_xsent.objectives.masked_language import MaskedPrediction, MaskedRows
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import ObjectiveSettings, VocabularySettings
 from hf_xsent.settings.declare import setting
@@ -81,7 +81,7 @@ def _words_and_links(pairs: PairTokens) -> tuple[BatchWords, LinkedWords]:
     return linked_words(pairs.packed, pairs.word_links)
 
 
-class AlignedWordPrediction(TokenObjective):
+class AlignedWordPrediction(MaskedPrediction):
     """AWP: mask linked words; at the position of each, predict the pieces of its translation.
 
     With ``masked_share`` below 1, each sentence is selected with that probability, and words are masked in selected
@@ -97,10 +97,6 @@ class AlignedWordPrediction(TokenObjective):
         super().__init__(settings, parts)
         self.head = parts.mlm_head(sample=settings.sampled_pieces)
         self.mask_id = parts.mask_token_id
-
-    def start(self, pretrained: PretrainedWeights) -> None:
-        """Copy the checkpoint's MLM head."""
-        self.head.start_from(pretrained.mlm_head, pretrained.word_embeddings, None)
 
     def sample(self, pairs: PairTokens) -> Sequence[SampledTargets]:
         """Mask words, and select the sentences with a masked word for another pass through the encoder.
@@ -137,13 +133,6 @@ class AlignedWordPrediction(TokenObjective):
             language_ids=None if languages is None else languages[encoded],
         )
         return (SampledTargets(rows, torch.tensor(share * len(packed.lengths), device=predicted.device)),)
-
-    def token_loss(self, pairs: PairTokens, states: TokenStates, sampled: SampledTargets) -> Tensor:
-        """Sum the cross entropy of the predicted pieces of all translations, from another pass through the encoder."""
-        rows: MaskedRows = sampled.rows
-        masked = states.encode(rows.packed, rows.predicted, rows.language_ids)
-        loss: Tensor = self.head(masked, rows.labels, states.word_embeddings)
-        return loss
 
 
 def word_ranking_loss(pieces: Tensor, words: BatchWords, links: LinkedWords, temperature: float = 1.0) -> Tensor:
