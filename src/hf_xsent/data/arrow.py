@@ -62,12 +62,16 @@ class RowWriter:
         return first_occurrences(np.memmap(self._hashes_path, dtype=np.uint64, mode="r"))
 
     def write(self, path: Path, selected: npt.NDArray[np.bool_], details: Any, batch_rows: int = ROWS_AT_ONCE) -> None:
-        """Write the selected rows in batches of ``batch_rows``, and ``details`` (JSON) into the file's metadata."""
+        """Write the selected rows in batches of ``batch_rows``, and ``details`` (JSON) into the file's metadata.
+
+        Columns without any value are omitted.
+        """
         import pyarrow as pa
 
         self.close()
         table = pa.ipc.open_file(pa.memory_map(str(self._rows_path))).read_all()
-        schema = self._schema.with_metadata({_DETAILS: json.dumps(details)})
+        table = table.select([name for name in table.column_names if table.column(name).null_count < len(table)])
+        schema = table.schema.with_metadata({_DETAILS: json.dumps(details)})
         rows = np.flatnonzero(selected)
         with pa.ipc.new_file(str(path), schema) as writer:
             for start in range(0, len(rows), batch_rows):

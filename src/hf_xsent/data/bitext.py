@@ -103,7 +103,7 @@ class Bitext:
         self.files = dict(files)
         self.report = report
         self._rows = rows
-        self._batches: list[tuple[dict[str, Any], str]] = []  # columns that have values, language
+        self._batches: list[tuple[dict[str, Any], str]] = []  # columns that have values, and the language
         starts, bounds = [0], [0]
         for language, path in self.files.items():
             for batch in read_batches(path):

@@ -49,7 +49,9 @@ class PairParts(Sequence[list[LinkedPair]]):
         return len(self._batches)
 
     def __getitem__(self, number: Any) -> Any:
-        return list(zip(*(column.to_pylist() for column in self._batches[number].columns), strict=True))
+        batch = self._batches[number]
+        stored = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        return list(zip(*(stored.get(name, [None] * len(batch)) for name in PAIR_FIELDS), strict=True))
 
     def pairs(self) -> Iterator[LinkedPair]:
         """Iterate over the pairs of all parts."""
