@@ -18,7 +18,7 @@ from hf_xsent.data.cleaning.repeats import hash_texts, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
-from hf_xsent.data.readers.records import NEGATIVES, PAIR_FIELDS
+from hf_xsent.data.readers.records import arrow_columns
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp
@@ -59,14 +59,11 @@ class CachedPairs:
 
     def _write(self, folder: Path) -> None:
         """Write the pairs that pass the rules, without repetitions, and at most ``max_pairs``."""
-        import pyarrow as pa
-
         folder.mkdir(parents=True)
         counts = CleaningCounts()
-        columns = {name: pa.list_(pa.string()) if name in NEGATIVES else pa.string() for name in PAIR_FIELDS}
         drop_repeats = self.cleaning is not None and self.cleaning.repeated
         key = (lambda pair: hash_texts(*pair[:2])) if drop_repeats else None
-        with closing(RowWriter(folder, columns, key)) as writer:
+        with closing(RowWriter(folder, arrow_columns(), key)) as writer:
             selected = self._write_candidates(writer, counts)
             counts.remove("repeated", writer.count - int(np.count_nonzero(selected)))
             if self.max_pairs is not None:

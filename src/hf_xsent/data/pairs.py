@@ -12,7 +12,7 @@ from hf_xsent.data.arrow import RowWriter, read_batches
 from hf_xsent.data.pair_settings import PairSettings
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.formats import LinkedPair, read_valid_pairs
-from hf_xsent.data.readers.records import NEGATIVES, PAIR_FIELDS
+from hf_xsent.data.readers.records import PAIR_FIELDS, arrow_columns
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.errors import RecipeError
@@ -62,12 +62,9 @@ def store_pairs(sources: Sequence[BitextSource], folder: Path, pairs_per_part: i
     """Read all pairs once, and store them; raise an error at a bad row."""
 
     def write(part: Path) -> None:
-        import pyarrow as pa
-
         part.mkdir()
-        columns = {name: pa.list_(pa.string()) if name in NEGATIVES else pa.string() for name in PAIR_FIELDS}
         pairs = (pair for source in sources for pair in read_valid_pairs(source))
-        with closing(RowWriter(part, columns)) as writer:
+        with closing(RowWriter(part, arrow_columns())) as writer:
             writer.add(iter(Progress(pairs, desc="reading", unit=" pairs", unit_scale=True, delay=2)))
             writer.write(part / _FILE, writer.distinct(), None, pairs_per_part)
 

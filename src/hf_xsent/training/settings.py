@@ -29,7 +29,8 @@ class DataSettings:
 
     data: list[str] | None = setting(
         None,
-        "Training pairs by language: de=pairs.tsv fr=OPUS.en-fr.tmx, or train/{language}-en.tsv.xz for all languages.",
+        "Training pairs by language: de=pairs.tsv fr=OPUS.en-fr.tmx, train/{language}-en.tsv.xz for all languages, or "
+        "files named by their code: de.tsv tr-en.csv.",
         named=True,
         metavar="CODE=FILE",
     )

@@ -25,6 +25,13 @@ PAIR_FIELDS = ("source", "target", "links", *NEGATIVES, *LEDGER)
 Row = tuple[Any, ...]  # number, then the fields of a pair, unchecked
 
 
+def arrow_columns() -> dict[str, Any]:
+    """Return the Arrow type of each field of a pair."""
+    import pyarrow as pa
+
+    return {name: pa.list_(pa.string()) if name in NEGATIVES else pa.string() for name in PAIR_FIELDS}
+
+
 def read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
     """Yield the pairs of a JSON Lines file."""
     columns: tuple[str, str] | None = None
