@@ -106,7 +106,14 @@ def prepared(
     Path("train").mkdir()
     with lzma.open("train/de-en.tsv.xz", "wt", encoding="utf-8") as file:
         file.write(table)
-    for name in ("tatoeba", "benchmarks/tatoeba", "benchmarks/bucc", "benchmarks/sts17", "benchmarks/sts22"):
+    for name in (
+        "tatoeba",
+        "benchmarks/ntrex",
+        "benchmarks/tatoeba",
+        "benchmarks/bucc",
+        "benchmarks/sts17",
+        "benchmarks/sts22",
+    ):
         Path(name).mkdir(parents=True)
     tatoeba = [
         f"{folder}tatoeba.{code}-eng" for folder in ("tatoeba/", "benchmarks/tatoeba/") for code in ("deu", "swh")
@@ -115,6 +122,8 @@ def prepared(
         names += [f"{name}.{'eng' if side else name[-7:-4]}" for name in tatoeba]
         for name in names:
             Path(name).write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+    for side, language in enumerate(("de", "en")):
+        Path(f"benchmarks/ntrex/{language}.txt").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
     for side, language in enumerate(("zh", "en")):
         numbered = "".join(f"{language}-{number:09}\t{pair[side]}\n" for number, pair in enumerate(pairs))
         Path(f"benchmarks/bucc/zh-en.training.{language}").write_text(numbered, "utf-8")

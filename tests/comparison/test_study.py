@@ -141,6 +141,12 @@ def test_retrieval_searches_the_target_language_of_the_study(study: StudyFile, t
         _read(study, methods={"TR": None, "other": {"target_language": "fr"}})
 
 
+def test_retention_compares_with_the_encoder_of_the_study(study: StudyFile):
+    read = _read(study, tasks={"retention": {"data": "benchmarks"}, "mixed_pool": {"data": "ntrex", "max_pairs": 9}})
+    assert read.tasks["retention"] == {"data": "benchmarks", "start": study.content["model"]}
+    assert "start" not in read.tasks["mixed_pool"]
+
+
 def test_budgets_come_to_steps():
     assert Budget(steps=30).steps_of(64) == 30
     assert Budget(pairs=129).steps_of(64) == 3

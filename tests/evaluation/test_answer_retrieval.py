@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hf_xsent import evaluate
 from hf_xsent.data.benchmarks.answers import AnswerSet, load_answers
 from hf_xsent.data.benchmarks.sts import StsSet
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
+from hf_xsent.evaluation.report import Report
 from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.similarity import spearman
@@ -110,6 +112,33 @@ def test_retention_is_similarity_and_retrieval_within_a_language_and_what_stayed
     assert {*scores.groups} == {"STS", "XQuAD-R", "all"}
     same = task.beside(after).score(after).groups["all"]
     assert (same["cosine"], same["neighbours"]) == (pytest.approx(1), 100)
+
+
+class Prompted:
+    """A model with the methods of SentenceTransformer, which notes what it encodes with which."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[str]] = {}
+
+    def _encode(self, method: str, texts: list[str]) -> np.ndarray:
+        self.calls.setdefault(method, []).extend(texts)
+        return Random()(texts)
+
+    def encode(self, texts: list[str], **_: bool) -> np.ndarray:
+        return self._encode("encode", texts)
+
+    def encode_query(self, texts: list[str]) -> np.ndarray:
+        return self._encode("encode_query", texts)
+
+    def encode_document(self, texts: list[str]) -> np.ndarray:
+        return self._encode("encode_document", texts)
+
+
+def test_a_model_encodes_questions_and_passages_by_its_methods_for_them() -> None:
+    model, task = Prompted(), AnswerRetrievalTask(_sets())
+    assert evaluate(model, [task]).reports[0].languages == Report.of(task, {}, task.score(Random())).languages
+    assert {*model.calls} == {"encode_query", "encode_document"}
+    assert {*model.calls["encode_query"]} == {text for one in task.sets for text in one.questions}
 
 
 # XQuAD-R

@@ -10,9 +10,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from hf_xsent.data.languages import find_language
-from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.report import published_scores
+from hf_xsent.evaluation.summary import language_name
 from hf_xsent.files import write_json, write_text
 from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart, standalone
 from hf_xsent.pages.document import Document, Html, Part, fold, heading, legend
@@ -146,7 +145,7 @@ def _language_bars(results: Results, task: str) -> Iterator[Part]:
         of_method = {row["method"]: row["languages"][task] for row in rows if row["pooling"] == pooling}
         codes = dict.fromkeys(code for languages in of_method.values() for code in languages)
         values = {
-            _language(code): [of_method.get(method, {}).get(code, {}).get(main, [None])[0] for method in series]
+            language_name(code): [of_method.get(method, {}).get(code, {}).get(main, [None])[0] for method in series]
             for code in codes
         }
         if values:
@@ -187,13 +186,6 @@ def _recipes(results: Results) -> Iterator[Part]:
         yield fold(method, f"<pre>{escape(json.dumps(recipe, indent=1, ensure_ascii=False))}</pre>")
     if trained:
         yield Html(f"<p>{escape(', '.join(f'{name} {number}' for name, number in results['versions'].items()))}</p>")
-
-
-def _language(code: str) -> str:
-    try:
-        return find_language(code).name
-    except HfXsentError:
-        return code
 
 
 # Tables

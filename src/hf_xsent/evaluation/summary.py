@@ -66,9 +66,8 @@ def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
 def _bars(title: str, metric: str, reports: Mapping[str, Report]) -> str:
     """Draw one bar per language and model."""
     codes = dict.fromkeys(code for report in reports.values() for code in report.languages)
-    rows = {
-        _language(code): [report.languages.get(code, {}).get(metric) for report in reports.values()] for code in codes
-    }
+    languages = [report.languages for report in reports.values()]
+    rows = {language_name(code): [figures.get(code, {}).get(metric) for figures in languages] for code in codes}
     rows = {name: values for name, values in rows.items() if any(value is not None for value in values)}
     return bar_chart(title, rows, list(reports)) if rows else ""
 
@@ -79,7 +78,8 @@ def _tables(task: EvaluationTask, reports: Mapping[str, Report]) -> Iterator[Par
         yield fold(f"{name}: all figures", Table(["", *task.headings.values()], rows).html())
 
 
-def _language(code: str) -> str:
+def language_name(code: str) -> str:
+    """Return the English name of a language, or the text itself if it is not a language code."""
     try:
         return find_language(code).name
     except HfXsentError:

@@ -79,6 +79,6 @@ def _select(source: str | PathLike[str], names: list[str], languages: Iterable[s
 
 def _code(name: str) -> str:
     try:
-        return find_language(name.partition("_")[0]).code
+        return find_language(name).code
     except HfXsentError:
         return name
