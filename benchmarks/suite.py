@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hf_xsent import evaluate
+from hf_xsent.evaluation.summary import summary_table
 
 MODULES = [
     {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
@@ -68,7 +69,7 @@ def main() -> None:
             output=str(output),
             page=str(output.with_suffix(".html")),
         )
-        print(evaluation)
+        print(summary_table(evaluation.tasks, evaluation.by_model).markdown())
         os.chdir("/")
 
 
