@@ -38,7 +38,7 @@ class AnswerRetrievalTask(EvaluationTask):
     }
     main_metric: ClassVar[str] = "map"
     folders: ClassVar[tuple[str, ...]] = ("answer_retrieval", "xquad_r", "xquad-r")
-    figures: ClassVar[Mapping[str, str]] = {
+    figures: ClassVar[Mapping[str, str | tuple[str, str]]] = {
         "answers in the pool of all languages (mAP)": "map",
         "… within the question's language (MRR)": "mrr",
         "… own language among the 10 nearest (low)": "own",

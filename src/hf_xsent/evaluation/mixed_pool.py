@@ -49,7 +49,7 @@ class MixedPoolTask(EvaluationTask):
     }
     main_metric: ClassVar[str] = "beside"
     folders: ClassVar[tuple[str, ...]] = ("mixed_pool", "ntrex", "flores", "flores200_dataset")
-    figures: ClassVar[Mapping[str, str]] = {
+    figures: ClassVar[Mapping[str, str | tuple[str, str]]] = {
         "translation among one other language": "alone",
         "… beside the query's own language": "beside",
         "… R-precision in the pool of all": "r_precision",

@@ -48,7 +48,7 @@ class RetentionTask(EvaluationTask):
     }
     main_metric: ClassVar[str] = "score"
     needs_start: ClassVar[bool] = True
-    figures: ClassVar[Mapping[str, str]] = {
+    figures: ClassVar[Mapping[str, str | tuple[str, str]]] = {
         "within a language: STS and XQuAD-R": "score",
         "… cosine with the start": "cosine",
         "… neighbours as at the start": "neighbours",

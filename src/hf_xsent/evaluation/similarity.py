@@ -91,6 +91,10 @@ class Sts17Task(_StsTask):
         "4 cross-lingual tracks": ("ar-en", "es-en", "es-en-wmt", "tr-en"),
         "3 monolingual tracks": ("ar-ar", "es-es", "en-en"),
     }
+    figures: ClassVar[Mapping[str, str | tuple[str, str]]] = {
+        "STS 2017 within a language": ("3 monolingual tracks", "spearman"),
+        "… across languages": ("4 cross-lingual tracks", "spearman"),
+    }
     read = staticmethod(load_sts17)
 
 

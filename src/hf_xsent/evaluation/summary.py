@@ -20,37 +20,40 @@ NOTE = "* the 95% interval of the difference to the first model excludes 0 (pair
 
 def summary_table(tasks: Sequence[EvaluationTask], reports: Reports) -> Table:
     """List the figures of each task, a column per model; of two models, their difference too."""
-    names = list(reports)
+    rows = [row for task in tasks for row in _rows(task, [of_model[task.name] for of_model in reports.values()])]
+    return Table(["", *reports, *(["difference"] * (len(reports) == 2))], rows)
+
+
+def _rows(task: EvaluationTask, reports: Sequence[Report]) -> list[list[object]]:
+    """Return a row for each figure of a task that was measured, or its main metric."""
     rows: list[list[object]] = []
-    for task in tasks:
-        for label, metric in task.figures.items():
-            values = [_overall(reports[name][task.name]).get(metric) for name in names]
-            row: list[object] = [label, *values]
-            if len(names) == 2:
-                row.append(_change(values, reports[names[1]][task.name] if metric == task.main_metric else None))
-            if any(value is not None for value in values):
-                rows.append(row)
-    return Table(["", *names, *(["difference"] * (len(names) == 2))], rows)
+    for label, figure in {**task.figures, f"{task.title}: {task.headings[task.main_metric]}": task.main_metric}.items():
+        group, metric = ("all", figure) if isinstance(figure, str) else figure
+        values = [report.groups.get(group, {}).get(metric) for report in reports]
+        if all(value is None for value in values) or (rows and label not in task.figures):
+            continue
+        row: list[object] = [label, *values]
+        if len(reports) == 2:
+            row.append(_change(values, reports[1].differences.get(group) if metric == task.main_metric else None))
+        rows.append(row)
+    return rows
 
 
-def _overall(report: Report) -> Mapping[str, float]:
-    return report.groups.get("all") or list(report.groups.values() or report.languages.values())[-1]
-
-
-def _change(values: Sequence[float | None], report: Report | None) -> str:
-    """Format a difference; ``report`` has that of the main metric with its interval."""
+def _change(values: Sequence[float | None], interval: Sequence[float] | None) -> str:
+    """Format a difference, marked if its interval excludes 0."""
     before, after = values
     if before is None or after is None:
         return ""
-    clear = report is not None and "all" in report.differences and Difference(*report.differences["all"]).significant
-    return f"{after - before:+.2f}{' *' if clear else '  '}"
+    return f"{after - before:+.2f}{' *' if interval and Difference(*interval).significant else '  '}"
 
 
 def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
     """Return a page with the table of all tasks, and charts and tables by language of each task."""
     names = list(reports)
     shown = legend({name: number for number, name in enumerate(names)})
-    sections: dict[str, Sequence[Part]] = {"All tasks": [summary_table(tasks, reports), NOTE * (len(names) == 2)]}
+    sections: dict[str, Sequence[Part]] = {
+        "All tasks": [summary_table(tasks, reports), *([NOTE] if len(names) == 2 else [])]
+    }
     for task in tasks:
         of_task = {name: reports[name][task.name] for name in names}
         parts: list[Part] = [f"{task.protocol}.", *([shown] if len(names) > 1 else [])]

@@ -87,7 +87,9 @@ class EvaluationTask(ABC):
     folders: ClassVar[tuple[str, ...]]  # names of its folder among those of other tasks
     several_sources: ClassVar[bool] = False  # whether its data may be several files, as those of bitext
     needs_start: ClassVar[bool] = False  # whether it compares a model with the first of several
-    figures: ClassVar[Mapping[str, str]]  # rows of a table of all tasks: label and metric, of the group of all
+    figures: ClassVar[
+        Mapping[str, str | tuple[str, str]]
+    ]  # rows of a table of all tasks: a metric, or group and metric
     charts: ClassVar[Sequence[str]]  # metrics to draw by language
 
     def __init_subclass__(cls) -> None:
