@@ -17,9 +17,16 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer
 
 from hf_xsent import AlignmentLoss, DualPivotForSentenceEmbedding, SentenceEmbedder, TaskEvaluator, XlmrWithRTLHead
+from hf_xsent.data.benchmarks.answers import AnswerSet
+from hf_xsent.data.benchmarks.parallel import ParallelSet
+from hf_xsent.data.benchmarks.sts import StsSet
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
 from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
+from hf_xsent.evaluation.mixed_pool import MixedPoolTask
+from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.retrieval import TatoebaTask
+from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.objectives.matryoshka import matryoshka_loss
 from hf_xsent.objectives.translation_ranking import translation_ranking_loss
 from hf_xsent.sentence_transformers import losses
@@ -231,15 +238,28 @@ def test_their_trainer_trains_a_run_further_with_our_loss_and_task(
 # Evaluation, both ways
 
 
-def test_a_task_measures_their_model_like_ours(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
+def _tasks(pairs: Pairs) -> list[EvaluationTask]:
+    """Tasks of each kind, with the sentences of the pairs as questions and answers."""
+    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+    names, rows = [str(number) for number in range(len(pairs))], list(range(len(pairs)))
+    answers = [AnswerSet(code, names, sources, rows, side) for code, side in (("de", sources), ("en", targets))]
+    sts = StsSet("en-en", targets, targets[::-1], [float(number % 5) for number in rows])
+    retention = RetentionTask([sts, *answers], start=lambda texts: np.array([[len(text), 1.0] for text in texts]))
+    pool = MixedPoolTask([ParallelSet("de", sources), ParallelSet("en", targets)])
+    return [_task(pairs), pool, AnswerRetrievalTask(answers), retention]
+
+
+def test_tasks_measure_their_model_like_ours(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
     folder = _saved(tmp_path, encoder_folders["bert"], objectives={"translation_ranking": 1.0})
-    task = _task(pairs)
-    evaluator = TaskEvaluator(task)
-    found = evaluator(SentenceTransformer(folder, device="cpu", local_files_only=True))
-    scores = task.score(SentenceEmbedder.from_pretrained(folder, device="cpu").encode)
-    assert found["tatoeba_deu"] == pytest.approx(scores.languages["deu"]["mean"])
-    assert found[evaluator.primary_metric] == pytest.approx(scores.groups["all"]["mean"])
-    assert evaluator(SentenceEmbedder.from_pretrained(folder, device="cpu")) == pytest.approx(found)
+    theirs = SentenceTransformer(folder, device="cpu", local_files_only=True)
+    ours = SentenceEmbedder.from_pretrained(folder, device="cpu")
+    for task in _tasks(pairs):
+        evaluator, scores = TaskEvaluator(task), task.score(ours.encode)
+        found = evaluator(theirs)
+        for language, figures in scores.languages.items():
+            assert found[f"{task.name}_{language}"] == pytest.approx(figures[task.main_metric], abs=1e-3)
+        assert found[evaluator.primary_metric] == pytest.approx(scores.groups["all"][task.main_metric], abs=1e-3)
+        assert evaluator(ours) == pytest.approx(found, abs=1e-3)
 
 
 def test_their_evaluators_measure_our_models(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
