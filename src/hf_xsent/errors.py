@@ -62,7 +62,7 @@ class OutputError(HfXsentError):
 
 
 class TrainingError(HfXsentError):
-    """Training failed: a loss or gradient is NaN or infinite."""
+    """Training failed: a loss or gradient is NaN or infinite, or a score fell by more than is allowed."""
 
 
 class Stopped(HfXsentError):

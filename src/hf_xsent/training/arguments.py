@@ -18,7 +18,7 @@ from hf_xsent.runs.run import RunState
 from hf_xsent.settings.declare import check_settings, default_of
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.tensors.gathering import process_count, sum_over_processes
-from hf_xsent.training.conflicts import facts_of_arguments, facts_of_model, refuse_conflicts
+from hf_xsent.training.conflicts import AUTO, facts_of_arguments, facts_of_model, refuse_conflicts
 from hf_xsent.training.settings import TrainingSettings
 
 _AT_LEAST = {  # fields of TrainingArguments that transformers does not check in one sentence
@@ -88,6 +88,9 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
         if self.deepspeed and not is_deepspeed_available():  # import deepspeed may find trainer_scripts/deepspeed
             raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
         refuse_conflicts(facts_of_arguments(self) | {"objectives"})  # before DeepSpeed and FSDP are set up
+        share: Any = self.share_of_start
+        if share != AUTO and not (isinstance(share, int | float) and 0 <= share < 1):
+            raise RecipeError(f"share_of_start {share!r} is not auto, or a number at least 0 and below 1")
         if self.early_stopping_patience is not None:
             self.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
         if "no" in (self.eval_strategy, self.save_strategy):

@@ -21,6 +21,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.settings.declare import default_of
 
+AUTO = "auto"  # share_of_start, which is then chosen
 _IN_BATCH = {"translation_ranking", "matryoshka", "triplet_ranking"}  # objectives with negatives of the batch
 
 # Each combination of settings that are set and of facts raises its error; | separates alternatives, and {1} is the one
@@ -72,6 +73,15 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "log_gradient_norms measures at logging steps: set logging_strategy to steps"
     ),
     # Dev pairs
+    (
+        "automatic share",
+        "no dev pairs",
+    ): "share_of_start auto compares dev accuracy: give --dev, or --dev_pairs above 0",
+    (
+        "automatic share",
+        "no retention",
+    ): "share_of_start auto compares scores within languages: give --retention",
+    ("largest_drop", "no retention"): "largest_drop compares scores within languages: give --retention",
     ("early_stopping_patience", "no measurements"): (
         "early_stopping_patience counts dev measurements, but eval_strategy is no: set it to steps or epoch"
     ),
@@ -155,6 +165,8 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "FSDP 1": str(_read_config(arguments.fsdp_config).get("version", 2)) == "1",
         "no logging steps": arguments.logging_strategy != IntervalStrategy.STEPS,
         "no measurements": arguments.eval_strategy == IntervalStrategy.NO,
+        "automatic share": getattr(arguments, "share_of_start", 0) == AUTO,
+        "no retention": getattr(arguments, "retention", None) is None,
         "plateau": arguments.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU,
     }
     return set_fields | {name for name, holds in facts.items() if holds}

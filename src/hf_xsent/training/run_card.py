@@ -84,6 +84,16 @@ def _training_sentences(trainer: Any) -> list[str]:
         sentences.append(
             f"Accuracy@1 on dev pairs was {accuracies[0]:.2f} before training and is {accuracies[step]:.2f} after it."
         )
+    for log in state.log_history:
+        if "share_of_start" in log:
+            sentences.append(
+                f"The weights are averaged with those of the start, whose share is {log['share_of_start']:g}."
+            )
+        if "retention" in log:
+            sentences.append(
+                f"The score within languages was {log['retention_before']:.2f} before training and is "
+                f"{log['retention']:.2f} after it."
+            )
     return sentences
 
 

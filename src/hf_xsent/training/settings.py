@@ -200,11 +200,26 @@ class TrainingSettings(CommonTrainingSettings):
         "Compile the encoder's layers with torch.compile, once for all sentence lengths; for GPUs.",
         results=False,
     )
-    share_of_start: float = setting(
+    share_of_start: float | str = setting(
         0.0,
-        "After training, average the weights with those of the starting encoder; this is the starting encoder's share.",
+        "After training, average the weights with those of the starting encoder; this is the starting encoder's share, "
+        "at least 0 and below 1. auto: the share from 0 to 0.5 with the highest sum of dev accuracy and the score of "
+        "--retention.",
+        metavar="X|auto",
+    )
+    retention: str | None = setting(
+        None,
+        "Measure the encoder within languages before and after training, on the data of this folder: sts17, xquad_r, "
+        "or both. The model card states both scores.",
+        metavar="FOLDER",
+        results=False,
+        local=True,
+    )
+    largest_drop: float | None = setting(
+        None,
+        "With --retention: end with an error, after the run is saved, if the score falls by more than N points.",
         at_least=0,
-        below=1,
+        results=False,
     )
     ddp_timeout: int = setting(
         600,

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import copy
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,9 +29,11 @@ from hf_xsent.training.averaging import MovingAverage, average_with_start, start
 from hf_xsent.training.bad_batch import bad_step
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
 from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EarlyStopping, EndOfStep, StartOfEpoch
+from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.gradient_norms import GradientNorms
 from hf_xsent.training.large_batch import cached_loss
+from hf_xsent.training.retention import Retention, choose_share
 from hf_xsent.training.run_trainer import RunTrainer
 from hf_xsent.training.teacher import Encode, Teachers
 
@@ -126,6 +129,7 @@ class AlignmentTrainer(RunTrainer):
         self.add_callback(EndOfStep)
         self.add_callback(DevBeforeTraining)
         self._start = starting_weights(model) if args.share_of_start else {}
+        self._retention = None if args.retention is None else Retention(args.retention)
         self._average = None if args.ema_decay is None else MovingAverage(args.ema_decay)
         if self._average is not None:
             self.add_callback(self._average)
@@ -157,11 +161,16 @@ class AlignmentTrainer(RunTrainer):
             raise DataError("no pairs to train on: pass them as train_dataset")
         # With cached features, a step is so small that one thread is fastest.
         with explaining_lost_processes(self.args.ddp_timeout), threads(None if self.features is None else 1):
-            return super().train(*args, **kwargs)
+            output = super().train(*args, **kwargs)
+        if self._retention is not None:
+            self._retention.check(self.args.largest_drop, str(self.args.output_dir))
+        return output
 
     def before_training(self, checkpoint: str | None) -> None:
-        """Find the averaged weights to continue from."""
+        """Measure the start within languages, and find the averaged weights to continue from."""
         super().before_training(checkpoint)
+        if self._retention is not None:  # a checkpoint is not loaded yet
+            self._retention.before = self._score_within_languages()
         if self._average is not None:
             self._average.checkpoint = checkpoint
 
@@ -170,12 +179,26 @@ class AlignmentTrainer(RunTrainer):
         model = self.accelerator.unwrap_model(self.model)
         if self._average is not None:
             self._average.finish(model, self.state.best_model_checkpoint if self.args.load_best_model_at_end else None)
-        if self.args.share_of_start:
-            average_with_start(model, self._start, self.args.share_of_start)
+        share: Any = self.args.share_of_start
+        if share == AUTO:
+            dev = partial(self._measure_dev, self.eval_dataset)
+            share = choose_share(model, self._start, lambda: dev()["accuracy"], self._score_within_languages)
+        if share:
+            average_with_start(model, self._start, share)
+            self.log({"share_of_start": share})
         if self.saves_run:
             model.merge_adapters()
         if self.eval_dataset is not None and self.args.share_of_start:
             self.evaluate()
+        if self._retention is not None:
+            self._retention.after = self._score_within_languages()
+            self.log({"retention_before": self._retention.before, "retention": self._retention.after})
+
+    def _score_within_languages(self) -> float:
+        assert self._retention is not None
+        embedder = SentenceEmbedder(self.accelerator.unwrap_model(self.model), self.tokenizer)
+        with self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
+            return self._retention.score(embedder)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save the model; add the averaged weights to a checkpoint."""
@@ -230,6 +253,12 @@ class AlignmentTrainer(RunTrainer):
         dev = as_bitext(given, self.target_language, self.columns)
         if dev is None:
             raise DataError("no dev pairs to evaluate on: pass them as eval_dataset")
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._measure_dev(dev).items()}
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _measure_dev(self, dev: Any) -> dict[str, float]:
         model = self.accelerator.unwrap_model(self.model)
         averaged = nullcontext() if self._average is None else self._average.in_place_of(model)
         with averaged, self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
@@ -238,10 +267,7 @@ class AlignmentTrainer(RunTrainer):
                 {language: dev.pairs(language) for language in dev.languages},
                 target_language=self.target_language if model.config.languages else None,
             )
-        metrics = {f"{metric_key_prefix}_{name}": value for name, value in _metrics(results).items()}
-        self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
-        return metrics
+        return _metrics(results)
 
     def _dev_encoder(self, model: Any) -> SupportsEncode:
         return SentenceEmbedder(model, self.tokenizer) if self.features is None else CachedEncoder(self.features, model)

@@ -1,0 +1,65 @@
+"""Measure what training loses within languages, and choose how much of the start to keep."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hf_xsent.errors import TrainingError
+from hf_xsent.evaluation.retention import RetentionTask
+from hf_xsent.evaluation.task import ModelEncoder
+from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.training.averaging import average_with_start, starting_weights
+
+logger = logging.getLogger(__name__)
+
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of the start, from which ``share_of_start: auto`` chooses
+
+
+class Retention:
+    """The score within languages, in percent, of a model before and after training.
+
+    ``folder`` has the data of the task ``retention`` of ``evaluate``: similarity of sentences, answers to questions.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.task = RetentionTask.load(folder)
+        self.before = self.after = float("nan")
+
+    def score(self, embedder: Any) -> float:
+        """Measure the mean score over tasks and languages."""
+        scores, _ = self.task.measure(ModelEncoder(embedder))
+        return float(scores.groups["all"]["score"])
+
+    def check(self, largest_drop: float | None, folder: str | Path) -> None:
+        """Raise an error if the score fell by more than the largest drop that is allowed; the run is saved."""
+        if largest_drop is not None and self.before - self.after > largest_drop:
+            raise TrainingError(
+                f"the score within languages fell from {self.before:.2f} to {self.after:.2f}, more than largest_drop "
+                f"{largest_drop:g}: the run is saved in {folder}; keep more of the start by share_of_start, or train "
+                "with the objective interpolation"
+            )
+
+
+def choose_share(
+    model: SentenceEncoder, start: Mapping[str, Tensor], accuracy: Callable[[], float], score: Callable[[], float]
+) -> float:
+    """Return the share of the start with the highest sum of dev accuracy and score within languages.
+
+    The weights are the trained ones before and after.
+    """
+    model.merge_adapters()
+    trained, sums = starting_weights(model), {}
+    for share in SHARES:
+        average_with_start(model, start, share)
+        sums[share] = accuracy() + score()
+        logger.info("share of the start %.1f: dev accuracy + score within languages = %.2f", share, sums[share])
+        with torch.no_grad():
+            for name, weight in model.encoder.named_parameters():
+                weight.copy_(trained[name])
+    return max(sums, key=lambda share: sums[share])

@@ -1,0 +1,75 @@
+"""What training loses within languages: measured, limited, and weighed against alignment by a share of the start."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from training_run import Run
+
+from hf_xsent.errors import RecipeError, TrainingError
+from hf_xsent.models.saved_form import saved_weights
+from hf_xsent.publishing.model_card import facts_of_run
+from hf_xsent.runs.run import RunState
+from hf_xsent.training import retention
+from hf_xsent.training.retention import SHARES
+
+SHORT: dict[str, Any] = {"max_steps": 2, "save_steps": 2, "eval_steps": 2, "load_best_model_at_end": False}
+
+
+@pytest.fixture
+def scores(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The scores that the task will measure, one after the other."""
+    waiting: list[float] = []
+
+    def measure(encode: Any) -> Any:
+        assert encode(["Ein Hund.", "A dog."]).shape == (2, 32)
+        return SimpleNamespace(groups={"all": {"score": waiting.pop(0)}}), None
+
+    monkeypatch.setattr(retention.RetentionTask, "load", lambda folder: SimpleNamespace(measure=measure))
+    return waiting
+
+
+def test_a_run_states_what_it_lost_and_ends_with_an_error_if_that_is_too_much(run: Run, scores: list[float]) -> None:
+    scores += [80.0, 78.5, 80.0, 78.5]
+    run.start(retention="benchmarks", largest_drop=2, **SHORT)
+    sentence = "The score within languages was 80.00 before training and is 78.50 after it."
+    assert sentence in facts_of_run(run.out)["training"] and sentence in (run.out / "README.md").read_text("utf-8")
+    with pytest.raises(TrainingError, match="fell from 80.00 to 78.50, more than largest_drop 1: the run is saved in"):
+        run.start("--overwrite", retention="benchmarks", largest_drop=1, **SHORT)
+    state = RunState.read(run.out)
+    assert state is not None and state.finished_at_step == 2 and (run.out / "model.safetensors").is_file()
+
+
+def test_the_share_with_the_highest_sum_of_both_scores_is_chosen(
+    run: Run, scores: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.start(**SHORT)
+    trained = saved_weights(run.out)
+    start = load_file(f"{run.settings['model']}/model.safetensors")
+    monkeypatch.setattr("hf_xsent.training.trainer.AlignmentTrainer._measure_dev", lambda *_: {"accuracy": 50.0})
+    scores += [80.0, *(79.0 if share == 0.3 else 70.0 for share in SHARES), 79.0]
+    run.start("--overwrite", retention="benchmarks", share_of_start="auto", **SHORT)
+    for name, weight in saved_weights(run.out).items():
+        expected = trained[name].lerp(start[name.removeprefix("encoder.")], 0.3)
+        torch.testing.assert_close(weight, expected, atol=1e-6, rtol=1e-5, msg=name)
+    assert "The weights are averaged with those of the start, whose share is 0.3." in facts_of_run(run.out)["training"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"share_of_start": "auto"}, "share_of_start auto compares scores within languages: give --retention"),
+        ({"largest_drop": 1}, "largest_drop compares scores within languages: give --retention"),
+        ({"share_of_start": "auto", "retention": "benchmarks", "dev_pairs": 0}, "compares dev accuracy: give --dev"),
+        ({"share_of_start": "much"}, "share_of_start 'much' is not auto, or a number"),
+        ({"share_of_start": 1.0}, "share_of_start 1.0 is not auto, or a number"),
+    ],
+)
+def test_settings_without_what_they_compare_are_refused(run: Run, settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RecipeError, match=reason):
+        run.start(**settings)
+    assert not run.out.exists()
