@@ -54,7 +54,8 @@ def choose_share(
     The weights are the trained ones before and after.
     """
     model.merge_adapters()
-    trained, sums = starting_weights(model), {}
+    trained = starting_weights(model)
+    sums: dict[float, float] = {}
     for share in SHARES:
         average_with_start(model, start, share)
         sums[share] = accuracy() + score()
