@@ -138,7 +138,9 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
             if settings.output is not None:
                 _write_results(settings.output, earlier, reports)
             logger.info("%s", "\n".join(report.headline(task) for report in new))
-        start = start or Start(described["model_fingerprint"], vectors.of(views[0], dims[0]))
+        if start is None and len(names) > 1:
+            vectors.release_model(text for task in tasks if task.needs_start for text in task.inputs())
+            start = Start(described["model_fingerprint"], vectors.of(views[0], dims[0]))
     return Evaluation(tasks, reports, names, _is_suite(settings.tasks))
 
 

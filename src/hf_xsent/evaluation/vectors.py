@@ -23,7 +23,7 @@ class SentenceVectors:
     """
 
     def __init__(self, embedder: SentenceEmbedder, views: Sequence[View], inputs: Iterable[tuple[str, str]]) -> None:
-        self.embedder = embedder
+        self.embedder: SentenceEmbedder | None = embedder
         prompts = embedder.model.config.prompts or {}
         named = {"query": QUERY, "document": DOCUMENT}
         self._prompts = {"": embedder.prompt} | {
@@ -43,7 +43,7 @@ class SentenceVectors:
     def add(self, inputs: Iterable[tuple[str, str]]) -> None:
         """Encode the texts that are not encoded yet."""
         new = [text for text in dict.fromkeys(self._prompted(inputs)) if text not in self._rows]
-        if not new:
+        if not new or self.embedder is None:
             return
         start = len(self._rows)
         into = [self._vectors[view][start : start + len(new)] for view in self._views]
@@ -54,6 +54,11 @@ class SentenceVectors:
         for vectors in into:
             check_finite(vectors, precision, lambda row: f"the sentence {new[row][:40]!r}")
         self._rows |= {text: start + place for place, text in enumerate(new)}
+
+    def release_model(self, inputs: Iterable[tuple[str, str]]) -> None:
+        """Free the memory of the model if only texts that are encoded already will be looked up: these."""
+        if all(text in self._rows for text in self._prompted(inputs)):
+            self.embedder = None
 
     def of(self, view: View, dim: int) -> VectorLookup:
         """Return an encoder that looks up embeddings in this view, truncated to ``dim`` dimensions."""
@@ -78,8 +83,8 @@ class VectorLookup:
     dim: int
 
     @property
-    def embedder(self) -> SentenceEmbedder:
-        """The model."""
+    def embedder(self) -> SentenceEmbedder | None:
+        """The model, unless it is released."""
         return self.vectors.embedder
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
