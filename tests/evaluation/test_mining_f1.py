@@ -27,12 +27,6 @@ def test_the_threshold_stands_between_the_last_selected_and_the_next() -> None:
     assert (best.precision, best.recall, best.f1) == (100, 100, 100)
 
 
-def test_gold_that_was_not_mined_lowers_recall() -> None:
-    best = best_threshold(_mined([1.5, 1.4, 1.2]), {(0, 0), (7, 7)})
-    assert (best.precision, best.recall) == (100, 50)
-    assert best.f1 == pytest.approx(100 * 2 / 3)
-
-
 @given(
     scores=st.lists(st.integers(0, 8), min_size=1, max_size=12),
     right=st.sets(st.integers(0, 11), min_size=1),

@@ -152,11 +152,6 @@ def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
     assert scores.groups["all"] == {"pairs": 6, "forward": 50.0, "backward": 50.0, "mean": 50.0}
 
 
-def test_no_language_is_refused() -> None:
-    with pytest.raises(DataError, match="no language of Tatoeba was chosen"):
-        TatoebaTask([])
-
-
 # The real test sets
 
 
