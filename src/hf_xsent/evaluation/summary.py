@@ -82,7 +82,13 @@ def _tables(task: EvaluationTask, reports: Mapping[str, Report]) -> Iterator[Par
 
 
 def language_name(code: str) -> str:
-    """Return the English name of a language, or the text itself if it is not a language code."""
+    """Return the English name of a language, or the text itself if it is not the code of one, such as ``de-en``.
+
+    >>> language_name("deu"), language_name("de-en"), language_name("STS ar")
+    ('German', 'de-en', 'STS ar')
+    """
+    if "-" in code:
+        return code
     try:
         return find_language(code).name
     except HfXsentError:
