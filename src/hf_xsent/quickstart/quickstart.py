@@ -73,7 +73,6 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
         dev_pairs=settings.dev_pairs,
         alpha=1.0,
         output_dir=str(output / "model"),
-        pooling="mean",
         max_length=MAX_LENGTH,
         objectives={"translation_ranking": {"symmetric": True}},
         eval_strategy="no",
