@@ -10,6 +10,7 @@ from typing import Any
 
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
+from hf_xsent.evaluation.language_probe import LanguageProbeTask
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.mixed_pool import MixedPoolTask
 from hf_xsent.evaluation.retention import RetentionTask
@@ -18,12 +19,15 @@ from hf_xsent.evaluation.settings import TaskSettings
 from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task
 from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.evaluation.word_alignment import WordAlignmentTask
+from hf_xsent.evaluation.xsim import XsimTask
 from hf_xsent.settings.read import check_known, read_settings
 
 TASKS: dict[str, type[EvaluationTask]] = {
     task.name: task
     for task in (
         MixedPoolTask,
+        LanguageProbeTask,
+        XsimTask,
         AnswerRetrievalTask,
         TatoebaTask,
         BuccTask,

@@ -1,0 +1,104 @@
+"""Measure how well a linear classifier tells the language of a sentence from its embedding.
+
+An encoder whose embeddings depend on the meaning only would leave the classifier at chance. Most separate languages
+nearly perfectly; how much the language counts in a search is what ``mixed_pool`` measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from hf_xsent.data.benchmarks.parallel import ParallelSet, load_parallel
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores, means
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+LINES = 300
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class LanguageProbeTask(EvaluationTask):
+    """Language probe: the accuracy of a linear classifier of languages.
+
+    The main score is 100 - accuracy, so that higher is better, as in all tasks.
+    """
+
+    sets: Sequence[ParallelSet]
+
+    name: ClassVar[str] = "language_probe"
+    title: ClassVar[str] = "Language probe"
+    protocol: ClassVar[str] = (
+        f"accuracy of logistic regression on standardized embeddings, {FOLDS}-fold cross-validation by line: the "
+        "translations of a sentence are in one fold. Chance is one of the languages"
+    )
+    headings: ClassVar[Mapping[str, str]] = {
+        "pairs": "sentences",
+        "accuracy": "accuracy",
+        "chance": "chance",
+        "hidden": "100 - accuracy",
+    }
+    main_metric: ClassVar[str] = "hidden"
+    folders: ClassVar[tuple[str, ...]] = ("language_probe", "ntrex", "flores", "flores200_dataset")
+
+    @classmethod
+    def load(
+        cls, source: str | PathLike[str], languages: Iterable[str] | None = None, max_pairs: int | None = None
+    ) -> Self:
+        """Read parallel text in all or some languages; by default the first 300 lines."""
+        return cls(load_parallel(source, languages, max_pairs or LINES))
+
+    def sides(self, test_set: ParallelSet) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the sentences; there is no other side."""
+        return test_set.sentences, ()
+
+    def texts(self, test_set: ParallelSet) -> Iterable[str]:
+        """Return language and sentences."""
+        return test_set.language, *test_set.sentences
+
+    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+        """Measure the accuracy of the classifier on the sentences of each language."""
+        predicted = predict_languages(np.stack([encode(test_set.sentences) for test_set in self.sets]))
+        names, chance = [test_set.language for test_set in self.sets], 100 / len(self.sets)
+        rows = {
+            name: (of_language == place)[:, None]
+            for place, (name, of_language) in enumerate(zip(names, predicted, strict=True))
+        }
+        languages = {}
+        for name, right in rows.items():
+            accuracy = 100 * float(right.mean())
+            languages[name] = {"pairs": len(right), "accuracy": accuracy, "chance": chance, "hidden": 100 - accuracy}
+        groups = {"all": names}
+        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+
+    @staticmethod
+    def main_score(rows: np.ndarray) -> np.ndarray:
+        """Compute 100 - accuracy."""
+        return 100 * (1 - np.asarray(rows.mean(axis=(-2, -1))))
+
+
+def predict_languages(vectors: np.ndarray) -> np.ndarray:
+    """Predict the language (its place) of every sentence from embeddings of all languages (languages × lines × width).
+
+    Line i of all languages is the same sentence, and is predicted by a classifier that is trained without it.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    count, lines, width = vectors.shape
+    predicted = np.empty((count, lines), dtype=np.int64)
+    fold = np.arange(lines) % FOLDS
+    for number in np.unique(fold):
+        train, test = vectors[:, fold != number], vectors[:, fold == number]
+        labels = np.repeat(np.arange(count), train.shape[1])
+        classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        classifier.fit(train.reshape(-1, width), labels)
+        predicted[:, fold == number] = classifier.predict(test.reshape(-1, width)).reshape(count, -1)
+    return predicted

@@ -1,0 +1,154 @@
+"""Measure the multilingual similarity error rates xsim and xsim++ of LASER on parallel text.
+
+xsim (Artetxe and Schwenk, 2019; arXiv:1812.10464) is the share of sentences for which another sentence of the target
+language scores higher by margin than the translation. xsim++ (Chen et al., 2023; arXiv:2306.12907) adds perturbed
+sentences of the target side (`perturb`), which are nearly equal and mean something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from hf_xsent.data.benchmarks.parallel import load_parallel
+from hf_xsent.data.languages import find_language
+from hf_xsent.data.perturbing import RULES, Perturbation, perturb
+from hf_xsent.errors import DataError
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means
+from hf_xsent.mining.margin import mine_bitext
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+LINES = 500
+
+
+@dataclass(frozen=True)
+class XsimSet:
+    """Sentences of two languages, ``targets[i]`` the translation of ``sources[i]``, and perturbed targets."""
+
+    source: str
+    target: str
+    sources: list[str]
+    targets: list[str]
+    perturbed: list[Perturbation]
+
+
+@dataclass(frozen=True)
+class XsimTask(EvaluationTask):
+    """xsim and xsim++: the share of sentences that do not find their translation by margin.
+
+    The main score is 100 - xsim++, so that higher is better, as in all tasks.
+    """
+
+    sets: Sequence[XsimSet]
+
+    name: ClassVar[str] = "xsim"
+    title: ClassVar[str] = "xsim"
+    protocol: ClassVar[str] = (
+        "xsim: percent of sentences whose best target sentence is not their translation, by ratio margin with k = 4 "
+        "among the 4 nearest by cosine; equal sentences are the same. xsim++: with the perturbed target sentences as "
+        "further candidates; by rule: percent of sentences whose best target is a perturbed one of this rule"
+    )
+    headings: ClassVar[Mapping[str, str]] = {
+        "pairs": "sentences",
+        "xsim": "xsim",
+        "xsim_pp": "xsim++",
+        "correct": "100 - xsim++",
+        **{rule: rule for rule in RULES},
+    }
+    main_metric: ClassVar[str] = "correct"
+    folders: ClassVar[tuple[str, ...]] = ("xsim", "ntrex", "flores", "flores200_dataset")
+
+    @classmethod
+    def load(
+        cls,
+        source: str | PathLike[str],
+        languages: Iterable[str] | None = None,
+        max_pairs: int | None = None,
+        target_language: str | None = None,
+    ) -> Self:
+        """Read parallel text: the first 500 lines (``max_pairs``) of each language and its target language.
+
+        ``languages`` are codes, or pairs of any two languages such as ``de-fr``. The default is all languages, each
+        with ``target_language`` (English).
+        """
+        names = [text.language for text in load_parallel(source, max_pairs=max_pairs or LINES)]
+        target = target_language or "en"
+        if languages is None:
+            languages = [name for name in names if find_language(name).code != find_language(target).code]
+        pairs = [
+            (code, target) if code in names or "-" not in code else (code.partition("-")[0], code.partition("-")[2])
+            for code in languages
+        ]
+        if same := [first for first, second in pairs if first == second]:
+            raise DataError(f"xsim needs two languages: give a pair such as {same[0]}-fr")
+        codes = list(dict.fromkeys(code for pair in pairs for code in pair))
+        texts = load_parallel(source, codes, max_pairs or LINES) if codes else []
+        sentences = {code: text.sentences for code, text in zip(codes, texts, strict=True)}
+        perturbed = {code: perturb(sentences[code], code) for code in {second for _, second in pairs}}
+        return cls([XsimSet(*pair, *(sentences[code] for code in pair), perturbed[pair[1]]) for pair in pairs])
+
+    def sides(self, test_set: XsimSet) -> tuple[Sequence[str], Sequence[str]]:
+        """Return the sources, and the targets with their perturbed sentences."""
+        return test_set.sources, [*test_set.targets, *(perturbed.text for perturbed in test_set.perturbed)]
+
+    def texts(self, test_set: XsimSet) -> Iterable[str]:
+        """Return languages, sentences and perturbed sentences with their rules."""
+        yield from (test_set.source, test_set.target, *test_set.sources, *test_set.targets)
+        yield from (f"{perturbed.rule} {perturbed.text}" for perturbed in test_set.perturbed)
+
+    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+        """Measure both error rates of each pair of languages."""
+        rows = {f"{test_set.source}-{test_set.target}": _rows(test_set, encode) for test_set in self.sets}
+        languages = {pair: _metrics(of_pair) for pair, of_pair in rows.items()}
+        groups = {"all": list(languages)}
+        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+
+    @staticmethod
+    def main_score(rows: np.ndarray) -> np.ndarray:
+        """Compute 100 - xsim++."""
+        return 100 * np.asarray(rows[..., 1].mean(-1))
+
+
+def best_by_margin(source: np.ndarray, target: np.ndarray, k: int = 4, margin: str = "ratio") -> np.ndarray:
+    """Return for each source the target with the best margin among its ``k`` nearest, as LASER's xsim.
+
+    >>> best_by_margin(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.1, 1.0], [1.0, 0.1]])).tolist()
+    [1, 0]
+    """
+    pairs = mine_bitext(source, target, k, margin, "forward", allow_fewer=True)
+    best = np.empty(len(source), dtype=np.int64)
+    best[pairs.source] = pairs.target
+    return best
+
+
+def _rows(test_set: XsimSet, encode: Encode) -> np.ndarray:
+    """Return for each sentence: correct among targets, correct beside perturbed ones, and a 1 for the rule chosen."""
+    source, target = encode(test_set.sources), encode(test_set.targets)
+    rows = np.zeros((len(source), 2 + len(RULES)), dtype=np.int8)
+    texts = np.array([*test_set.targets, *(perturbed.text for perturbed in test_set.perturbed)], dtype=object)
+    rules = [perturbed.rule for perturbed in test_set.perturbed]
+    rows[:, 0] = texts[best_by_margin(source, target)] == texts[: len(source)]
+    if rules:
+        target = np.concatenate([target, encode(texts[len(target) :].tolist())])
+    best = best_by_margin(source, target)
+    rows[:, 1] = texts[best] == texts[: len(source)]
+    for line in np.flatnonzero((rows[:, 1] == 0) & (best >= len(source))):
+        rows[line, 2 + RULES.index(rules[best[line] - len(source)])] = 1
+    return rows
+
+
+def _metrics(rows: np.ndarray) -> Metrics:
+    found, found_beside, *by_rule = (100 * rows.mean(0, dtype=np.float64)).tolist()
+    return {
+        "pairs": len(rows),
+        "xsim": 100 - found,
+        "xsim_pp": 100 - found_beside,
+        "correct": found_beside,
+        **dict(zip(RULES, by_rule, strict=True)),
+    }
