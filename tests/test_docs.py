@@ -61,7 +61,7 @@ model: encoder
 data: {de: pairs.tsv}
 budget: {steps: 1}
 methods: {none: {train: false}}
-tasks: {retrieval: {data: {de: pairs.tsv}}}
+tasks: {pairs: {data: {de: pairs.tsv}}}
 """
 
 

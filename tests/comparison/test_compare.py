@@ -73,8 +73,8 @@ def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(stud
     results = _run(study)
     assert begun == ["none, cls", "TR, cls, seed 0"]
     untrained, trained = results["summary"]
-    assert list(trained["languages"]["retrieval"]) == ["de", "fr"]
-    assert all(0 <= mean <= 100 and sd is None for mean, sd in trained["groups"]["retrieval"]["all"].values())
+    assert list(trained["languages"]["pairs"]) == ["de", "fr"]
+    assert all(0 <= mean <= 100 and sd is None for mean, sd in trained["groups"]["pairs"]["all"].values())
     assert untrained["cost"] == {} and untrained["steps"] == 0
     assert trained["cost"]["cpu_seconds"][0] > 0 and trained["cost"]["peak_mib"][0] > 50
     assert [step for step, _ in results["runs"][1]["curves"]["translation_ranking"]] == [1, 2, 3, 4]
@@ -87,17 +87,17 @@ def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(stud
     assert len(begun) == 2
 
     trained_at = (run.training / "model.safetensors").stat().st_mtime_ns
-    fewer = {"retrieval": study.content["tasks"]["retrieval"] | {"languages": ["fr"]}}
+    fewer = {"pairs": study.content["tasks"]["pairs"] | {"languages": ["fr"]}}
     results = _run(study, tasks=fewer)
     assert len(begun) == 4  # measured anew,
     assert (run.training / "model.safetensors").stat().st_mtime_ns == trained_at  # not trained
-    assert list(results["summary"][1]["languages"]["retrieval"]) == ["fr"]
+    assert list(results["summary"][1]["languages"]["pairs"]) == ["fr"]
 
 
 @pytest.mark.slow
 def test_methods_that_train_in_bfloat16_are_measured_in_it(study: StudyFile):
     _run(study, settings=study.content["settings"] | {"bf16": True}, methods={"none": {"train": False}})
-    assert {run.measurement("retrieval").report.settings["dtype"] for run in study.runs()} == {"bfloat16"}
+    assert {run.measurement("pairs").report.settings["dtype"] for run in study.runs()} == {"bfloat16"}
 
 
 @pytest.mark.slow

@@ -55,14 +55,14 @@ def test_values_inside_a_study_are_set_by_flags(study: StudyFile):
     flags = {
         "budget": ["{pairs: 100}"],
         "settings.learning_rate": ["0.5"],
-        "tasks.retrieval.max_pairs": ["3"],
+        "tasks.pairs.max_pairs": ["3"],
         "methods.new.seeds": ["[7]"],
         "methods.TR.objectives.translation_ranking.symmetric": ["true"],
     }
     methods = {"none": {"train": False}, "TR": {"objectives": {"translation_ranking": 2}}}
     read = _read(study, flags, methods=methods)
     assert read.budget == Budget(pairs=100)
-    assert read.tasks["retrieval"]["max_pairs"] == 3
+    assert read.tasks["pairs"]["max_pairs"] == 3
     assert [method.name for method in read.methods] == ["none", "TR", "new"]
     assert (read.methods[2].recipe["learning_rate"], read.methods[2].seeds) == (0.5, (7,))
     ranking = {"weight": 2, "temperature": 0.1, "symmetric": True}
@@ -96,7 +96,7 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"tasks": {"tatoba": {"data": "x"}}}, "unknown task 'tatoba': .*did you mean 'tatoeba'"),
         ({"tasks": {"tatoeba": {}}}, "tasks.tatoeba.data is missing"),
         ({"tasks": {"tatoeba": {"data": "x", "groups": 3}}}, "tatoeba: unknown key 'groups'; did you mean 'group'"),
-        ({"tasks": {"retrieval": {"data": "x", "max_pairs": "a"}}}, "retrieval: max_pairs takes a whole number, not"),
+        ({"tasks": {"pairs": {"data": "x", "max_pairs": "a"}}}, "pairs: max_pairs takes a whole number, not"),
         ({"tasks": {"tatoeba": {"data": "x", "group": 4, "languages": ["de"]}}}, "tatoeba: give languages or group"),
         ({"tasks": {"bucc": {"data": "x", "group": 4}}}, "tasks.bucc: unknown key 'group'"),
         ({"plot": "layer"}, "plot: unknown key 'layer'; did you mean 'layers'"),
@@ -134,10 +134,10 @@ def test_retrieval_searches_the_target_language_of_the_study(study: StudyFile, t
     settings = study.content["settings"] | {"target_language": "fr"}
     options = {"data": f"de={tmp_path / 'pairs.tsv'}"}
     for task, target in ((options, "Oui."), (options | {"target_language": "en"}, "Yes.")):
-        read = _read(study, settings=settings, tasks={"retrieval": task})
-        (test_set,) = load_task("retrieval", read.tasks["retrieval"], tmp_path / "cache").sets
+        read = _read(study, settings=settings, tasks={"pairs": task})
+        (test_set,) = load_task("pairs", read.tasks["pairs"], tmp_path / "cache").sets
         assert test_set.targets[0] == target
-    with pytest.raises(RecipeError, match=r"several target languages \(en, fr\): set tasks.retrieval.target_language"):
+    with pytest.raises(RecipeError, match=r"several target languages \(en, fr\): set tasks.pairs.target_language"):
         _read(study, methods={"TR": None, "other": {"target_language": "fr"}})
 
 

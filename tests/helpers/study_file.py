@@ -50,7 +50,7 @@ class StudyFile:
             "poolings": ["cls"],
             "seeds": [0],
             "methods": {"none": {"train": False}, "TR": None},
-            "tasks": {"retrieval": {"data": f"{folder}/{{language}}-en.tsv"}},
+            "tasks": {"pairs": {"data": f"{folder}/{{language}}-en.tsv"}},
         }
 
     def write(self, **changes: Any) -> Path:

@@ -48,7 +48,7 @@ def test_a_study_with_a_token_is_refused_before_anything_is_written(tmp_path: Pa
         "methods: {TR: {hub_token: sesame}}",
         f"title: {TOKEN}",
         "{settings: {recipe: recipe.yaml}, model: m, data: d, budget: {steps: 1}, methods: {TR: null}, "
-        "tasks: {retrieval: {data: d}}}",
+        "tasks: {pairs: {data: d}}}",
     ):
         study.write_text(content)
         (tmp_path / "recipe.yaml").write_text("hub_token: sesame\n")

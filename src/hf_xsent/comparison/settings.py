@@ -38,9 +38,8 @@ class CompareSettings:
     )
     tasks: dict[str, Any] | None = setting(
         None,
-        "Tasks with their options: tatoeba (data, group or languages), bucc, sts17, sts22, answer_retrieval (data, "
-        "languages), mixed_pool (data, languages, max_pairs), retention (data, languages, start), retrieval (data, "
-        "languages, max_pairs, target_language), word_alignment (data, choose, languages).",
+        "Tasks with their options: data, languages, and those of some tasks: group (tatoeba), max_pairs (pairs, mixed_pool, "
+        "xsim, language_probe), target_language (pairs, xsim), start (retention), choose (word_alignment).",
         required=True,
     )
     title: str | None = setting(None, "Heading of the report. (default: the name of the study)")

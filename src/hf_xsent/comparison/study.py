@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
 from hf_xsent.errors import HfXsentError, RecipeError, shortened
+from hf_xsent.evaluation.pairs import PairsTask
 from hf_xsent.evaluation.registry import TASKS, check_options
-from hf_xsent.evaluation.retrieval import RetrievalTask
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.objectives.registry import merge_objectives
@@ -112,12 +112,12 @@ def _study(settings: CompareSettings, file: Path) -> Study:
 def _options(task: str, options: Mapping[str, Any], methods: Iterable[Method], model: str) -> dict[str, Any]:
     """Return a task's options.
 
-    Unless they name others, retrieval searches the target language of the methods, and retention compares with the
+    Unless they name others, ``pairs`` searches the target language of the methods, and retention compares with the
     starting encoder.
     """
     if TASKS[task].needs_start:
         return {"start": model, **options}
-    if task != RetrievalTask.name or options.get("target_language") is not None:
+    if task != PairsTask.name or options.get("target_language") is not None:
         return dict(options)
     targets = sorted({str(method.recipe.get("target_language") or "en") for method in methods})
     if len(targets) > 1:

@@ -13,8 +13,9 @@ from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.language_probe import LanguageProbeTask
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.mixed_pool import MixedPoolTask
+from hf_xsent.evaluation.pairs import PairsTask
 from hf_xsent.evaluation.retention import RetentionTask
-from hf_xsent.evaluation.retrieval import RetrievalTask, TatoebaTask
+from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.settings import TaskSettings
 from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task
 from hf_xsent.evaluation.task import EvaluationTask
@@ -34,7 +35,7 @@ TASKS: dict[str, type[EvaluationTask]] = {
         Sts17Task,
         Sts22Task,
         RetentionTask,
-        RetrievalTask,
+        PairsTask,
         WordAlignmentTask,
     )
 }

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
-from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.readers.hub import select_names
 from hf_xsent.errors import DataError, RecipeError, did_you_mean
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
 from hf_xsent.mining.neighbours import nearest_both_ways
@@ -142,32 +140,6 @@ class TatoebaTask(EvaluationTask):
     def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute the mean accuracy@1 of both directions."""
         return 100 * np.asarray(rows.mean(axis=(-2, -1)))
-
-
-@dataclass(frozen=True)
-class RetrievalTask(TatoebaTask):
-    """Retrieval accuracy on any bitext, computed as for Tatoeba."""
-
-    name: ClassVar[str] = "retrieval"
-    title: ClassVar[str] = "Retrieval"
-    folders: ClassVar[tuple[str, ...]] = ()
-    several_sources: ClassVar[bool] = True
-
-    @classmethod
-    def load(  # type: ignore[override]
-        cls,
-        source: Any,
-        languages: Iterable[str] | None = None,
-        max_pairs: int | None = None,
-        target_language: str | None = None,
-        cache_dir: str | PathLike[str] | None = None,
-    ) -> Self:
-        """Read pairs in the format of ``pretrain --data``: some or all languages, the first pairs of each."""
-        bitext = load_bitext(
-            source, target_language=target_language or "en", cleaning=None, max_pairs=max_pairs, cache_dir=cache_dir
-        )
-        codes = select_names("the bitext", bitext.languages, languages)
-        return cls([TatoebaSet(code, code, *bitext.pairs(code)) for code in codes])
 
 
 def _group(name: str) -> list[str]:

@@ -74,16 +74,17 @@ class TaskSettings:
     """Options of a task; each task takes some of them."""
 
     data: list[str] | None = setting(
-        None, "Folder or Hub id; retrieval: pairs, in the format of pretrain --data; required.", named=True
+        None, "Folder or Hub id; pairs: files, in the format of pretrain --data; required.", named=True
     )
     languages: list[str] | None = setting(None, "Measure only these languages or pairs.")
     group: str | None = setting(None, "Tatoeba: a group of languages, instead of languages.")
     max_pairs: int | None = setting(
-        None, "Retrieval, mixed_pool: measure the first N pairs or sentences of each language.", at_least=1
+        None, "mixed_pool, language_probe, xsim, pairs: measure the first N lines of each language.", at_least=1
     )
     start: str | None = setting(None, "Retention: the encoder before training, with which to compare.")
     target_language: str | None = setting(
-        None, "Retrieval: the language of the target sentences. (default: that of the methods' recipes)"
+        None,
+        "pairs, xsim: the language of the target sentences. (default: en; in studies pairs has that of the recipes)",
     )
     choose: str | None = setting(None, "Word alignment: the measured set on which the layer is chosen; required.")
 

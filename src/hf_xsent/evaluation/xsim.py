@@ -19,7 +19,7 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.data.perturbing import RULES, Perturbation, perturb
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means
-from hf_xsent.mining.margin import mine_bitext
+from hf_xsent.mining.margin import best_by_margin
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -113,18 +113,6 @@ class XsimTask(EvaluationTask):
     def main_score(rows: np.ndarray) -> np.ndarray:
         """Compute 100 - xsim++."""
         return 100 * np.asarray(rows[..., 1].mean(-1))
-
-
-def best_by_margin(source: np.ndarray, target: np.ndarray, k: int = 4, margin: str = "ratio") -> np.ndarray:
-    """Return for each source the target with the best margin among its ``k`` nearest, as LASER's xsim.
-
-    >>> best_by_margin(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.1, 1.0], [1.0, 0.1]])).tolist()
-    [1, 0]
-    """
-    pairs = mine_bitext(source, target, k, margin, "forward", allow_fewer=True)
-    best = np.empty(len(source), dtype=np.int64)
-    best[pairs.source] = pairs.target
-    return best
 
 
 def _rows(test_set: XsimSet, encode: Encode) -> np.ndarray:

@@ -87,6 +87,18 @@ def mine_bitext(
     return pairs_of_neighbours(of_source, of_target, margin, candidates)
 
 
+def best_by_margin(source: Vectors, target: Vectors, k: int = 4, margin: str = "ratio") -> np.ndarray:
+    """Return for each source the target with the best margin among its ``k`` nearest, as in LASER's xsim.
+
+    >>> best_by_margin(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.1, 1.0], [1.0, 0.1]])).tolist()
+    [1, 0]
+    """
+    pairs = mine_bitext(source, target, k, margin, "forward", allow_fewer=True)
+    best = np.empty(len(source), dtype=np.int64)
+    best[pairs.source] = pairs.target
+    return best
+
+
 def pairs_of_neighbours(of_source: Neighbours, of_target: Neighbours, margin: str, candidates: str) -> MinedPairs:
     """Score the neighbours of both sides and select pairs."""
     averages = of_source.cosines.mean(1), of_target.cosines.mean(1)

@@ -1,0 +1,71 @@
+"""Retrieval on own pairs, against a slow recomputation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hf_xsent.evaluation.pairs import PairsTask
+
+WIDTH = 6
+
+
+def _vector(text: str, noise: float) -> np.ndarray:
+    """Embed ``de 3`` near ``en 3``."""
+    language, number = text.split()
+    meaning = np.random.default_rng(int(number)).standard_normal(WIDTH)
+    return meaning + noise * np.random.default_rng([len(language), *text.encode()]).standard_normal(WIDTH)
+
+
+def _encode(sentences: Sequence[str]) -> np.ndarray:
+    return np.array([_vector(text, 1.0) for text in sentences], dtype=np.float32)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> PairsTask:
+    lines = [f"de {number}\ten {number}" for number in range(40)] + ["de 40\ten 3", "de 5\ten 41"]
+    (tmp_path / "test.tsv").write_text("\n".join(lines) + "\n", "utf-8")
+    return PairsTask.load([f"de={tmp_path / 'test.tsv'}"], cache_dir=tmp_path / "cache")
+
+
+def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
+    (pairs,) = task.sets
+    sides = pairs.sources, pairs.targets
+    scores, outcomes = task.measure(_encode)
+    metrics = scores.languages["de"]
+    for direction, (queries, candidates) in {"forward": sides, "backward": sides[::-1]}.items():
+        first, five, margin = [], [], []
+        x, y = (_encode(side).astype(np.float64) for side in (queries, candidates))
+        x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+        cosines = x @ y.T
+        for row, answer in enumerate(candidates):
+            order = np.argsort(-cosines[row], kind="stable")
+            first.append(candidates[order[0]] == answer)
+            five.append(answer in [candidates[column] for column in order[:5]])
+            mean = np.sort(cosines[row])[-4:].mean()
+            score = {c: cosines[row, c] / ((mean + np.sort(cosines[:, c])[-4:].mean()) / 2) for c in order[:4]}
+            margin.append(candidates[max(score, key=score.__getitem__)] == answer)
+        assert metrics[direction] == pytest.approx(100 * np.mean(first))
+        assert metrics[f"{direction}_5"] == pytest.approx(100 * np.mean(five))
+        assert metrics[f"{direction}_margin"] == pytest.approx(100 * np.mean(margin))
+    assert metrics["mean"] == pytest.approx((metrics["forward"] + metrics["backward"]) / 2)
+    assert float(task.main_score(outcomes.rows["de"])) == pytest.approx(metrics["mean"])
+    assert 0 < metrics["mean"] < metrics["mean_5"] < 100
+
+
+def test_equal_sentences_are_the_same(tmp_path: Path):
+    (tmp_path / "test.tsv").write_text("de 1\ten 1\nde 2\ten 1\nde 1\ten 1\n", "utf-8")
+    task = PairsTask.load({"de": tmp_path / "test.tsv"}, cache_dir=tmp_path / "cache")
+    same = task.score(lambda sentences: np.ones((len(sentences), 2), dtype=np.float32))
+    assert same.languages["de"]["forward"] == same.languages["de"]["mean_5"] == 100
+
+
+def test_languages_and_max_pairs(tmp_path: Path):
+    for language in ("de", "sw"):
+        (tmp_path / f"{language}.tsv").write_text("".join(f"{language} {n}\ten {n}\n" for n in range(9)), "utf-8")
+    source = [f"{language}={tmp_path / language}.tsv" for language in ("de", "sw")]
+    task = PairsTask.load(source, ["sw"], max_pairs=4, cache_dir=tmp_path / "cache")
+    assert [(one.language, len(one.sources)) for one in task.sets] == [("sw", 4)]
