@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hf_xsent import evaluate
 from hf_xsent.evaluation.pairs import PairsTask
 
 WIDTH = 6
 
 
 def _vector(text: str, noise: float) -> np.ndarray:
-    """Embed ``de 3`` near ``en 3``."""
+    """Embed ``Hund 3`` near ``dog 3``."""
     language, number = text.split()
     meaning = np.random.default_rng(int(number)).standard_normal(WIDTH)
     return meaning + noise * np.random.default_rng([len(language), *text.encode()]).standard_normal(WIDTH)
@@ -26,7 +27,7 @@ def _encode(sentences: Sequence[str]) -> np.ndarray:
 
 @pytest.fixture
 def task(tmp_path: Path) -> PairsTask:
-    lines = [f"de {number}\ten {number}" for number in range(40)] + ["de 40\ten 3", "de 5\ten 41"]
+    lines = [f"Hund {number}\tdog {number}" for number in range(40)] + ["Hund 40\tdog 3", "Hund 5\tdog 41"]
     (tmp_path / "test.tsv").write_text("\n".join(lines) + "\n", "utf-8")
     return PairsTask.load([f"de={tmp_path / 'test.tsv'}"], cache_dir=tmp_path / "cache")
 
@@ -57,7 +58,7 @@ def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
 
 
 def test_equal_sentences_are_the_same(tmp_path: Path):
-    (tmp_path / "test.tsv").write_text("de 1\ten 1\nde 2\ten 1\nde 1\ten 1\n", "utf-8")
+    (tmp_path / "test.tsv").write_text("Hund 1\tdog 1\nHund 2\tdog 1\nHund 1\tdog 1\n", "utf-8")
     task = PairsTask.load({"de": tmp_path / "test.tsv"}, cache_dir=tmp_path / "cache")
     same = task.score(lambda sentences: np.ones((len(sentences), 2), dtype=np.float32))
     assert same.languages["de"]["forward"] == same.languages["de"]["mean_5"] == 100
@@ -65,7 +66,23 @@ def test_equal_sentences_are_the_same(tmp_path: Path):
 
 def test_languages_and_max_pairs(tmp_path: Path):
     for language in ("de", "sw"):
-        (tmp_path / f"{language}.tsv").write_text("".join(f"{language} {n}\ten {n}\n" for n in range(9)), "utf-8")
+        (tmp_path / f"{language}.tsv").write_text("".join(f"{language} {n}\tdog {n}\n" for n in range(9)), "utf-8")
     source = [f"{language}={tmp_path / language}.tsv" for language in ("de", "sw")]
     task = PairsTask.load(source, ["sw"], max_pairs=4, cache_dir=tmp_path / "cache")
     assert [(one.language, len(one.sources)) for one in task.sets] == [("sw", 4)]
+
+
+class _Model:
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        return _encode(sentences)
+
+
+def test_evaluate_measures_pairs_by_name(tmp_path: Path):
+    lines = [(f"Hund {number}", f"dog {number}") for number in range(9)]
+    (tmp_path / "test.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in lines), "utf-8")
+    wanted = None
+    for pairs in ([f"de={tmp_path / 'test.tsv'}"], {"de": str(tmp_path / "test.tsv")}):
+        (report,) = evaluate(_Model(), pairs=pairs).reports
+        assert report.task == "pairs" and report.languages["de"]["pairs"] == 9
+        assert wanted in (None, report.languages)
+        wanted = report.languages

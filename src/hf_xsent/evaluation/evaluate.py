@@ -73,7 +73,8 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     """Measure models on tasks: one report per model, task, pooling, layer and dimension.
 
     A model is a folder, a Hub id or an object with ``encode``; pooling and layer are then its own. ``output`` is a JSON
-    file of the results; what it has already is not measured again. ``tasks`` may be a folder with a folder per task.
+    file of the results; what it has already is not measured again. ``tasks`` may be a folder with a folder per task,
+    and ``pairs`` are pairs of your own, such as ``{"de": "test.tsv"}``.
 
     ```python
     from hf_xsent import evaluate
@@ -83,7 +84,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
         print(report.task, report.groups["all"]["mean"])
     ```
     """
-    tasks = read_tasks(settings.tasks, settings.languages, settings.group)
+    tasks = read_tasks(settings.tasks, settings.languages, settings.group, settings.pairs)
     if settings.page is not None:
         check_writable(settings.page)
     if all(isinstance(model, str | os.PathLike) for model in settings.model):

@@ -45,6 +45,8 @@ class LanguageProbeTask(EvaluationTask):
         "hidden": "100 - accuracy",
     }
     main_metric: ClassVar[str] = "hidden"
+    figures: ClassVar[Mapping[str, str]] = {"language found by a linear classifier": "accuracy"}
+    charts: ClassVar[Sequence[str]] = ("accuracy",)
     folders: ClassVar[tuple[str, ...]] = ("language_probe", "ntrex", "flores", "flores200_dataset")
 
     @classmethod
@@ -75,7 +77,7 @@ class LanguageProbeTask(EvaluationTask):
             accuracy = 100 * float(right.mean())
             languages[name] = {"pairs": len(right), "accuracy": accuracy, "chance": chance, "hidden": 100 - accuracy}
         groups = {"all": names}
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+        return Scores(languages, means(languages, groups)), Outcomes(rows, groups, parallel=True)
 
     @staticmethod
     def main_score(rows: np.ndarray) -> np.ndarray:

@@ -45,6 +45,7 @@ class PairsTask(EvaluationTask):
     }
     main_metric: ClassVar[str] = "mean"
     folders: ClassVar[tuple[str, ...]] = ()
+    figures: ClassVar[Mapping[str, str]] = {"own pairs: P@1 by cosine": "mean", "own pairs: P@1 by margin": "margin"}
     several_sources: ClassVar[bool] = True
 
     @classmethod

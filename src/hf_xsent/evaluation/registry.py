@@ -93,20 +93,24 @@ def load_tasks(
     return tasks
 
 
-def read_tasks(tasks: Any, languages: Any = None, group: str | None = None) -> list[EvaluationTask]:
+def read_tasks(tasks: Any, languages: Any = None, group: str | None = None, pairs: Any = None) -> list[EvaluationTask]:
     """Load the tasks that settings name: a mapping, words such as ``tatoeba=FOLDER``, or tasks that are loaded.
 
-    A word without a name is a folder with a folder per task. ``languages`` are a mapping, or words such as
-    ``tatoeba=de,fr`` or, for a single task, ``de``.
+    A word without a name is a folder with a folder per task; ``pairs`` are the data of the task of this name.
+    ``languages`` are a mapping, or words such as ``tatoeba=de,fr`` or, for a single task, ``de``.
     """
-    if isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
+    if tasks and isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages or group:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
         names = [task.name for task in tasks]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
         return list(tasks)
-    sources = dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks)
+    sources = dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks or ())
+    if pairs:
+        sources[PairsTask.name] = {"data": pairs}
+    if not sources:
+        raise RecipeError("tasks is missing: give --tasks or --pairs")
     selected = languages if isinstance(languages, Mapping) else _languages(languages or (), list(sources))
     return load_tasks(sources, selected, group)
 

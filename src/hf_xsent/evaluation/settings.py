@@ -16,6 +16,7 @@ class EvaluateSettings(EncodingSettings):
 
     hf-xsent evaluate xlm-roberta-base runs/mine --suite benchmarks --output results.json --page results.html
     hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --group 36 --output results.json
+    hf-xsent evaluate runs/mine --pairs de=test.tsv sw=more.tsv
     hf-xsent evaluate xlm-roberta-base --tasks tatoeba=mteb/tatoeba-bitext-mining sts17=data/sts17
     hf-xsent evaluate xlm-roberta-base --tasks tatoeba=data/tatoeba --layers 0-12 --pooling mean cls   # encodes once
     hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --dims 384 128 64
@@ -29,13 +30,19 @@ class EvaluateSettings(EncodingSettings):
         positional=True,
         required=True,
     )
-    tasks: list[Any] | dict[str, Any] = setting(
+    tasks: list[Any] | dict[str, Any] | None = setting(
         None,
         "Tasks, each with its folder or Hub id (docs/evaluation.md lists them), or a folder with the data of several: "
-        "measure all whose data is there, and print one table. In Python also a list from load_tasks.",
-        required=True,
+        "measure all whose data is there, and print one table. In Python also a list from load_tasks. (default: the "
+        "task of --pairs)",
         metavar="TASK=SOURCE",
         aliases=("suite",),
+    )
+    pairs: list[str] | dict[str, Any] | None = setting(
+        None,
+        "Measure retrieval on your sentence pairs, in the format of pretrain --data: de=test.tsv.",
+        named=True,
+        metavar="CODE=FILE",
     )
     languages: list[str] | dict[str, Any] | None = setting(
         None,

@@ -62,6 +62,10 @@ class XsimTask(EvaluationTask):
         **{rule: rule for rule in RULES},
     }
     main_metric: ClassVar[str] = "correct"
+    figures: ClassVar[Mapping[str, str]] = {
+        "xsim: errors by margin (low)": "xsim",
+        "xsim++: right beside perturbed sentences": "correct",
+    }
     folders: ClassVar[tuple[str, ...]] = ("xsim", "ntrex", "flores", "flores200_dataset")
 
     @classmethod
@@ -107,7 +111,7 @@ class XsimTask(EvaluationTask):
         rows = {f"{test_set.source}-{test_set.target}": _rows(test_set, encode) for test_set in self.sets}
         languages = {pair: _metrics(of_pair) for pair, of_pair in rows.items()}
         groups = {"all": list(languages)}
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+        return Scores(languages, means(languages, groups)), Outcomes(rows, groups, parallel=True)
 
     @staticmethod
     def main_score(rows: np.ndarray) -> np.ndarray:
