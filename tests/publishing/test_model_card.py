@@ -17,7 +17,7 @@ from card_facts import card_facts
 from huggingface_hub import ModelCard
 from transformers import AutoTokenizer
 
-from hf_xsent import DapForSentenceEmbedding, export_sentence_transformer
+from hf_xsent import DapForSentenceEmbedding, evaluate, export_sentence_transformer
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.evaluation.registry import TASKS
@@ -43,6 +43,7 @@ def results(tmp_path: Path) -> Path:
         "versions": {},
         "groups": {"all": scores},
         "languages": {"deu": scores},
+        "data": "mteb/tatoeba-bitext-mining",
     }
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"runs": [run]}), "utf-8")
@@ -106,6 +107,28 @@ def test_a_card_states_the_facts_of_the_run_and_the_evaluation(exported: Path, r
     ):
         assert expected in text, expected
     assert "/home/me" not in text and "the paper's" not in text
+
+
+def test_results_are_published_under_the_name_of_their_data(tmp_path: Path) -> None:
+    folder = tmp_path / "ours"
+    folder.mkdir()
+    for side in ("deu", "eng"):
+        (folder / f"tatoeba.deu-eng.{side}").write_text(f"{side} one\n{side} two\n", "utf-8")
+    (tmp_path / "test.tsv").write_text("Hund\tdog\nKatze\tcat\n", "utf-8")
+
+    class Model:
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            return np.ones((len(sentences), 2))
+
+    pairs = [f"de={tmp_path / 'test.tsv'}"]
+    reports = evaluate(Model(), {"tatoeba": folder}, pairs=pairs).reports
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps({"runs": [asdict(report) for report in reports]}), "utf-8")
+    results = [table.result for table in read_tables(path)]
+    assert [(one.dataset_type, one.dataset_name) for one in results if one is not None] == [
+        ("ours", "Tatoeba (1 language)"),
+        ("test.tsv", "test.tsv (1 language)"),
+    ]
 
 
 @pytest.mark.parametrize("settings", [1.0, {"weight": 0.5, "temperature": 0.02}])

@@ -98,7 +98,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
 
 def _is_suite(tasks: Any) -> bool:
     """Return whether a folder of several tasks is among the tasks."""
-    words = [] if isinstance(tasks, Mapping) else [word for word in tasks if isinstance(word, str | os.PathLike)]
+    words = [] if isinstance(tasks, Mapping) else [word for word in tasks or () if isinstance(word, str | os.PathLike)]
     return any("=" not in os.fspath(word) for word in words)
 
 

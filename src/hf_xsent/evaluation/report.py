@@ -32,6 +32,7 @@ class Report:
     versions: dict[str, str]
     groups: dict[str, Metrics]
     languages: dict[str, Metrics]
+    data: str = ""  # an id on the Hub, or names of files or folders
     compared_with: str = ""  # the first of several models
     differences: dict[str, list[float]] = field(default_factory=dict)  # to it by group and language: value, low, high
 
@@ -43,7 +44,7 @@ class Report:
             {name: {key: round(value, 4) for key, value in figures.items()} for name, figures in part.items()}
             for part in (scores.groups, scores.languages)
         )
-        return cls(task.name, task.protocol, dict(settings), task.fingerprint, versions(), groups, languages)
+        return cls(task.name, task.protocol, dict(settings), task.fingerprint, versions(), groups, languages, task.data)
 
     @property
     def stamp(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -77,6 +77,7 @@ class EvaluationTask(ABC):
     """A benchmark with its records; ``Task.load(folder).score(model.encode)`` measures a model."""
 
     sets: Sequence[Any]  # one per language or language pair; BUCC: per language pair and split
+    data: str = field(default="", kw_only=True)  # where they come from: an id on the Hub, or names of files or folders
 
     name: ClassVar[str]  # on the command line
     title: ClassVar[str]

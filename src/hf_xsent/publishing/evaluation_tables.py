@@ -15,11 +15,12 @@ from hf_xsent.evaluation.registry import TASKS
 from hf_xsent.evaluation.report import Report, read_reports
 from hf_xsent.pages.tables import Table
 
-# By task: the benchmark's id on the Hub, the name of the metric there and in tables.
+# By task: the name of the metric on the Hub and in tables.
 _ON_THE_HUB = {
-    "tatoeba": ("mteb/tatoeba-bitext-mining", "accuracy", "accuracy@1"),
-    "sts17": ("mteb/sts17-crosslingual-sts", "spearman", "Spearman × 100"),
-    "sts22": ("mteb/sts22-crosslingual-sts", "spearman", "Spearman × 100"),
+    "tatoeba": ("accuracy", "accuracy@1"),
+    "pairs": ("accuracy", "P@1"),
+    "sts17": ("spearman", "Spearman × 100"),
+    "sts22": ("spearman", "Spearman × 100"),
 }
 _GROUP_ON_THE_HUB = {"sts17": "6 tracks, without es-en-wmt"}  # whose mean is comparable with the Hub's
 
@@ -67,7 +68,7 @@ def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
     settings = ", ".join(f"{key} {value}" for key, value in report.settings.items() if key != "model")
     as_exported = all(report.settings.get(name, value) == value for name, value in encoding.items())
     return EvaluationTable(
-        title=f"{task.title}, {measured}",
+        title=f"{task.title}{f' of {report.data}' if report.task == 'pairs' else ''}, {measured}",
         table=Table([unit, *task.headings.values()], rows),
         note=f"{report.protocol}. {settings}.",
         result=_result(report, measured) if as_exported and report.task in _ON_THE_HUB else None,
@@ -77,15 +78,15 @@ def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
 def _result(report: Report, measured: str) -> EvalResult:
     """Return the mean over all measured languages, or over those that the Hub has, in the Hub's format."""
     task = TASKS[report.task]
-    dataset, metric, name = _ON_THE_HUB[report.task]
+    metric, name = _ON_THE_HUB[report.task]
     group = _GROUP_ON_THE_HUB.get(report.task, "all")
     if group in report.groups:
         measured = measured if group == "all" else group
     mean = report.groups.get(group) or report.groups.get("all") or next(iter(report.groups.values()))
     return EvalResult(
         task_type="sentence-similarity",
-        dataset_type=dataset,
-        dataset_name=f"{task.title} ({measured})",
+        dataset_type=report.data or report.task,
+        dataset_name=f"{report.data if report.task == 'pairs' else task.title} ({measured})",
         dataset_split="test",
         metric_type=metric,
         metric_value=round(mean[task.main_metric], 2),
