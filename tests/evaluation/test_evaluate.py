@@ -316,7 +316,8 @@ def test_a_suite_measures_all_data_of_a_folder_encodes_once_and_shows_a_table_an
     evaluation = evaluate(models, str(suite), device="cpu", **files)
     texts = {text for task in evaluation.tasks for _, text in task.inputs()}
     assert encoded.sentences == 2 * len(texts)
-    assert [task.name for task in evaluation.tasks] == ["mixed_pool", "tatoeba", "sts17", "retention"]
+    names = ["mixed_pool", "language_probe", "xsim", "tatoeba", "sts17", "retention"]
+    assert [task.name for task in evaluation.tasks] == names
     table = str(evaluation)
     assert table.count("\n") < 40 and max(map(len, table.splitlines())) < 120
     for label in ("beside the query's own language", "Tatoeba: mean", "within a language", "cosine with the start"):
@@ -324,7 +325,7 @@ def test_a_suite_measures_all_data_of_a_folder_encodes_once_and_shows_a_table_an
     first, second = (of["retention"] for of in evaluation.by_model.values())
     assert "cosine" not in first.groups["all"] and -1 <= second.groups["all"]["cosine"] < 0.999
     runs = json.loads(files["output"].read_text("utf-8"))["runs"]
-    assert len(runs) == 8 and runs[-1]["settings"]["start"] == runs[0]["settings"]["model_fingerprint"]
+    assert len(runs) == 12 and runs[-1]["settings"]["start"] == runs[0]["settings"]["model_fingerprint"]
     page = Page(files["page"].read_text("utf-8"))
     charts = {svg.get("aria-label") for svg in page.svgs}
     assert page.links == [] and {"Mixed pool: own language", "Tatoeba: mean"} <= charts

@@ -36,6 +36,7 @@ class EvaluateSettings(EncodingSettings):
         "measure all whose data is there, and print one table. In Python also a list from load_tasks. (default: the "
         "task of --pairs)",
         metavar="TASK=SOURCE",
+        by_position=True,
         aliases=("suite",),
     )
     pairs: list[str] | dict[str, Any] | None = setting(

@@ -50,9 +50,9 @@ class Command(Generic[Settings, Result]):
         self.function, self.kind, self._read = function, kind, read
         self.fields = settings_of(kind) if fields is None else fields
         self.types = types_of(kind) if types is None else types
-        required = [name for name, field in self.fields.items() if field.metadata.get("required")]
+        ordered = [name for name, field in self.fields.items() if field.metadata.get("by_position")]
         hidden = [name for name, field in self.fields.items() if not field.metadata.get("shown", True)]
-        self._positional = [*dict.fromkeys([*positional_names(self.fields), *required, *hidden])]
+        self._positional = [*dict.fromkeys([*positional_names(self.fields), *ordered, *hidden])]
         self.__signature__ = self._signature()
 
     def __call__(self, *values: Any, recipe: str | os.PathLike[str] | None = None, **settings: Any) -> Result:

@@ -31,6 +31,7 @@ def setting(
     metavar: str = "",
     positional: bool = False,
     required: bool = False,
+    by_position: bool = False,
     aliases: Sequence[str] = (),
     results: bool = True,
     local: bool = False,
@@ -40,8 +41,8 @@ def setting(
     """Declare a dataclass field with its help and its valid range; each element of a list must be in the range.
 
     ``named`` marks a list of ``name=value`` strings that a recipe may write as a mapping. ``metavar`` replaces the
-    placeholder of the type in help. ``positional`` settings need no flag, ``required`` ones a value, and ``aliases``
-    are further names of the flag.
+    placeholder of the type in help. ``positional`` settings need no flag, ``required`` ones a value; Python
+    takes both, and ``by_position`` ones, by position. ``aliases`` are further names of the flag.
 
     ``results=False``: the value does not change results, only when, where and how fast they are computed, so that a run
     may resume with another one. ``local``: it is a path or a property of this machine, which is not published.
@@ -53,6 +54,7 @@ def setting(
         "range": {name: bound for name, bound in bounds.items() if bound is not None},
         "choices": tuple(choices),
         **{"named": named, "metavar": metavar, "positional": positional, "required": required},
+        **{"by_position": by_position or required},
         **{"aliases": tuple(aliases), "results": results, "local": local, "saved": saved, "shown": shown},
     }
     if isinstance(default, list | dict):
