@@ -224,11 +224,11 @@ def test_a_plot_has_a_curve_for_each_pooling() -> None:
     rows, runs = [], []
     for pooling, base, number in (("mean", 80, 2), ("mean", 80, 4), ("cls", 20, 2), ("cls", 20, 4)):
         run = {"method": f"TR, {number} layers", "pooling": pooling, "seed": 0, "cost": {}}
-        rows.append(run | {"groups": {"retrieval": {"all": {"mean": [base + number, None]}}}})
+        rows.append(run | {"groups": {"pairs": {"all": {"mean": [base + number, None]}}}})
         runs.append(run | {"recipe": {"encoder_layers": number}})
     about = {"columns": [["all", "mean"]], "headings": {"mean": "mean"}, "main": "mean"}
     drawn = setting_curves(
-        {"plot": "encoder_layers", "tasks": {"retrieval": about}, "summary": rows, "runs": runs}, "retrieval"
+        {"plot": "encoder_layers", "tasks": {"pairs": about}, "summary": rows, "runs": runs}, "pairs"
     )
     page = "".join(map(str, drawn))
     assert page.count("<polyline") == 2
