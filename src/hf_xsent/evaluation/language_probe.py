@@ -1,4 +1,4 @@
-"""Measure how well a linear classifier tells the language of a sentence from its embedding.
+"""Measure how well a linear classifier finds the language of a sentence from its embedding.
 
 An encoder whose embeddings depend on the meaning only would leave the classifier at chance. Most separate languages
 nearly perfectly; how much the language counts in a search is what ``mixed_pool`` measures.
