@@ -76,7 +76,7 @@ def measure_cost(settings: CostSettings) -> TrainingCosts:
     if settings.output is not None:
         check_writable(settings.output)
     bitext = load_bitext(settings.data)
-    pairs = [bitext[number] for number in range(min(settings.pairs, len(bitext)))]
+    pairs = [bitext[number] for number in range(min(settings.batch_pairs, len(bitext)))]
     for method in settings.methods:
         if _needs_links(method) and not all("links" in pair for pair in pairs):
             raise DataError(f"{method} reads links between words: give pairs that hf-xsent align-words has linked")

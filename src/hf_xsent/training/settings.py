@@ -288,7 +288,7 @@ class CostSettings:
         "Measure these methods.",
         choices=("tr", "tr+mlm", "tr+tlm", "dap", "ppa", "wacse"),
     )
-    pairs: int = setting(32, "Batch size in pairs.", at_least=2)
+    batch_pairs: int = setting(32, "Batch size in pairs.", at_least=2)
     max_length: int = setting(32, "Truncate sentences to N tokens.", at_least=2)
     repeats: int = setting(5, "Report the median of N steps.", at_least=1)
     device: str | None = setting(
