@@ -49,7 +49,7 @@ class PairsTask(EvaluationTask):
     several_sources: ClassVar[bool] = True
 
     @classmethod
-    def load(  # type: ignore[override]
+    def load(
         cls,
         source: Any,
         languages: Iterable[str] | None = None,

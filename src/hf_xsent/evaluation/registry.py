@@ -124,7 +124,7 @@ def read_tasks(tasks: Any, languages: Any = None, group: str | None = None, pair
         if repeated := [name for name in names if names.count(name) > 1]:
             raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
         return list(tasks)
-    sources = dict(tasks) if isinstance(tasks, Mapping) else _sources(tasks or ())
+    sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
     if pairs:
         sources[PairsTask.name] = {"data": pairs}
     if not sources:

@@ -95,7 +95,9 @@ class XsimTask(EvaluationTask):
         texts = load_parallel(source, codes, max_pairs or LINES) if codes else []
         sentences = {code: text.sentences for code, text in zip(codes, texts, strict=True)}
         perturbed = {code: perturb(sentences[code], code) for code in {second for _, second in pairs}}
-        return cls([XsimSet(*pair, *(sentences[code] for code in pair), perturbed[pair[1]]) for pair in pairs])
+        return cls(
+            [XsimSet(first, second, sentences[first], sentences[second], perturbed[second]) for first, second in pairs]
+        )
 
     def sides(self, test_set: XsimSet) -> tuple[Sequence[str], Sequence[str]]:
         """Return the sources, and the targets with their perturbed sentences."""
