@@ -74,9 +74,10 @@ def opened(path: str, options: argparse.Namespace) -> Any:
     """Open a model in --dtype."""
     import torch
 
-    from hf_xsent.documents.alignment import open_model
+    from hf_xsent.documents.alignment import MAX_LENGTH
+    from hf_xsent.models.encoder import Encoder
 
-    model = open_model(path, pooling=options.pooling)
+    model = Encoder(path, pooling=options.pooling, least_max_length=MAX_LENGTH)
     model.model.to(getattr(torch, options.dtype))
     return model
 

@@ -19,11 +19,12 @@ import numpy as np
 from document_alignment import read_alignment
 
 from hf_xsent.documents import search as searching
-from hf_xsent.documents.alignment import open_model
+from hf_xsent.documents.alignment import MAX_LENGTH
 from hf_xsent.documents.anchors import Anchors, find_anchors
 from hf_xsent.documents.beads import Weights, bead_features
 from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument
 from hf_xsent.evaluation.document_alignment import Bead, document_alignment_scores
+from hf_xsent.models.encoder import Encoder
 
 FITTED_ON = ("001", "002")
 GRID = {
@@ -120,7 +121,7 @@ def main() -> None:
     options = parser.parse_args()
     folder, examples = Path(options.data), []
     for path in options.models:
-        model = open_model(path, pooling="mean")
+        model = Encoder(path, pooling="mean", least_max_length=MAX_LENGTH)
         for name in FITTED_ON:
             texts = [(folder / code / name).read_text("utf-8").removesuffix("\n") for code in options.languages]
             sides = [[line.strip() for line in text.split("\n")] for text in texts]

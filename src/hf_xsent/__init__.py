@@ -28,6 +28,7 @@ _PUBLIC = {  # the public names of each module; __init__.pyi names them for type
     "models.dap": "DapConfig DapForSentenceEmbedding XlmrWithRTLHead",
     "models.dual_pivot": "DualPivotConfig DualPivotForPreTraining DualPivotForSentenceEmbedding",
     "models.embedder": "SentenceEmbedder",
+    "models.encoder": "Encoder",
     "models.moco": "MoCoAlignedBert MoCoConfig MoCoForSentenceEmbedding",
     "models.pretraining": "SentenceEncoderForPreTraining",
     "models.wacse": "WacseConfig WacseForPreTraining WacseForSentenceEmbedding",

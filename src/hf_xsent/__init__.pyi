@@ -19,6 +19,7 @@ from hf_xsent.models.dual_pivot import DualPivotConfig as DualPivotConfig
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining as DualPivotForPreTraining
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding as DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder as SentenceEmbedder
+from hf_xsent.models.encoder import Encoder as Encoder
 from hf_xsent.models.moco import MoCoAlignedBert as MoCoAlignedBert
 from hf_xsent.models.moco import MoCoConfig as MoCoConfig
 from hf_xsent.models.moco import MoCoForSentenceEmbedding as MoCoForSentenceEmbedding

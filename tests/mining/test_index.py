@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hf_xsent.errors import DataError
-from hf_xsent.mining.index import nearest_by_index
+from hf_xsent.mining.index import choose_index, nearest_by_index
 from hf_xsent.mining.margin import mine_bitext
 
 pytest.importorskip("faiss", reason="faiss is not installed: the extra hf-xsent[mining] brings it")
@@ -37,6 +37,18 @@ def test_its_recall_is_measured_and_a_low_one_is_warned_of(caplog: pytest.LogCap
     assert everything == 1
     assert little < 0.9
     assert f"finds {100 * little:.1f}% of the 4 nearest" in caplog.text
+
+
+def test_probes_are_as_many_as_the_recall_needs() -> None:
+    source, target = _sides()
+    *_, recall = nearest_by_index(source, target, 4, "IVF32,Flat")
+    assert recall >= 0.95
+
+
+def test_auto_compares_all_until_it_would_take_hours() -> None:
+    assert choose_index("auto", 10**6, 10**6) is None
+    assert choose_index("auto", 10**7, 10**6) == "IVF16384,Flat"
+    assert choose_index("HNSW32", 10, 10) == "HNSW32"
 
 
 def test_cells_with_too_few_vectors_leave_no_gaps() -> None:

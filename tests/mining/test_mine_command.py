@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,20 @@ def test_the_model_is_opened_on_the_gpu_of_the_process(
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert main(["mine", "a", "b", "--model", "x", "-o", str(tmp_path / "o.tsv"), *flags]) == 2
     assert devices == [device]
+
+
+def test_a_missing_ray_names_the_extra(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    encoder_folders: dict[str, Path],
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("".join(f"{name} {number}\n" for number in range(9)))
+    files = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), "-o", str(tmp_path / "o.tsv")]
+    assert main(["mine", *files, "--model", str(encoder_folders["bert"]), "--engine", "ray"]) == 2
+    assert 'pip install "hf-xsent[ray]"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["mine", "align-words", "align-documents"])

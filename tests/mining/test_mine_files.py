@@ -175,6 +175,19 @@ def test_a_vector_that_is_not_finite_raises_with_its_line(folder: Path) -> None:
         store.encode(Overflowing())
 
 
+def test_lines_that_are_not_text_raise_or_are_skipped_with_their_numbers(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _mine(folder, output="whole.tsv", work=folder / "whole")
+    with (folder / "a.txt").open("ab") as file:
+        file.write(b"\xff\n")
+    with pytest.raises(DataError, match=r"a.txt:62: not UTF-8"):
+        _mine(folder)
+    _mine(folder, on_error="skip")
+    assert "a.txt:62: not UTF-8" in caplog.text
+    assert (folder / "out.tsv").read_bytes() == (folder / "whole.tsv").read_bytes()
+
+
 def test_fewer_sentences_than_neighbours_raise(folder: Path) -> None:
     (folder / "b.txt").write_text("b1\nb2\n")
     with pytest.raises(DataError, match="has 2 different sentences, fewer than k = 4"):

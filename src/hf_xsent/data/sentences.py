@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict
@@ -16,11 +17,13 @@ from hf_xsent.data.arrow import RowWriter, read_batches, read_details
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.readers.columns import refuse_table
-from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.readers.compression import lines, lines_or_errors
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_digest
 from hf_xsent.logs import Progress
 from hf_xsent.runs.store import Store
+
+logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 4  # increase it when stored sentences or counts change
 ROWS_PER_BATCH = 1 << 16
@@ -90,20 +93,31 @@ def _hashes(texts: Iterable[str]) -> npt.NDArray[np.uint64]:
     return np.array([hash_texts(text) for text in texts], dtype=np.uint64)
 
 
-def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000) -> Sentences:
+def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000, on_error: str = "raise") -> Sentences:
     """Read a file with one sentence per line, plain or compressed, and cache its sentences in ``folder``.
 
-    Empty lines, lines over ``max_characters`` and repeated lines (ignoring case and whitespace) are dropped.
+    Empty lines, lines over ``max_characters`` and repeated lines (ignoring case and whitespace) are dropped; with
+    ``on_error="skip"``, so are lines that are not text, with a warning.
     """
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path} is a folder: give a file" if path.is_dir() else f"no such file: {path}")
 
     def read() -> Iterator[tuple[int, str]]:
-        refuse_table(path, (line for _, line in lines(path)))
-        return lines(path)
+        refuse_table(path, (line for _, line in lines_or_errors(path) if isinstance(line, str)))
+        return lines(path) if on_error == "raise" else _good_lines(path)
 
-    return store_sentences(str(path), file_digest(path), read, folder, max_characters)
+    identity = digest([file_digest(path), on_error])
+    return store_sentences(str(path), identity, read, folder, max_characters)
+
+
+def _good_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines that are text; add a warning for each other one."""
+    for number, line in lines_or_errors(path):
+        if isinstance(line, DataError):
+            logger.warning("skipped %s", line)
+        else:
+            yield number, line
 
 
 def store_sentences(

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.data.output import check_output, write_records
-from hf_xsent.documents.alignment import align_sides, logger, open_model
+from hf_xsent.documents.alignment import MAX_LENGTH, align_sides, logger
 from hf_xsent.documents.reading import pair_documents, read_document
 from hf_xsent.documents.settings import AlignDocumentsSettings
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, write_arrays
-from hf_xsent.models.encode_interface import SupportsEncode
-from hf_xsent.models.opening import is_first_process, open_encoder
+from hf_xsent.models.encoder import Encoder, open_encoder
+from hf_xsent.models.opening import is_first_process
+from hf_xsent.runs.engines import engine
 from hf_xsent.runs.identity import identify_files
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
@@ -57,7 +58,8 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     """
     pairs = pair_documents(settings.source, settings.target, settings.on_error)
     check_output(settings.output, [file for _, *files in pairs for file in files])
-    model, identity = open_encoder(settings, open_named=open_model)
+    fill, encoder = engine(settings), open_encoder(settings, MAX_LENGTH)
+    identity = encoder.identity
     decisive = [_VERSION, identity, settings.split, settings.languages]
     documents: dict[str, DocumentPair] = {}
     for name, *files in pairs:
@@ -65,8 +67,7 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
         key = digest([*decisive, list(map(str, files)), identify_files(files)])
         documents[f"{key}.jsonl"] = (name, files[0], files[1])
     store = Store(settings.work_folder / "aligned")
-    job = AlignmentJob(model, identity, settings, documents)
-    store.fill(list(documents), job, "aligning")
+    fill(store, list(documents), AlignmentJob(encoder, identity, settings, documents), "aligning")
     if not is_first_process():
         return None
     count = write_records(settings.output, COLUMNS, _records(store, documents, settings))
@@ -77,7 +78,7 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
 class AlignmentJob:
     """Align documents, and write the pairs of each as JSON Lines, or the error for which it is skipped."""
 
-    model: SupportsEncode
+    encoder: Encoder
     identity: dict[str, str]
     settings: AlignDocumentsSettings
     documents: Mapping[str, DocumentPair]
@@ -124,7 +125,7 @@ class AlignmentJob:
         return store.get(name, partial(self._write_vectors, texts), partial(np.load, mmap_mode="r"))
 
     def _write_vectors(self, texts: Sequence[str], path: Path) -> None:
-        write_arrays(path, np.asarray(self.model.encode(texts), np.float32))
+        write_arrays(path, self.encoder.encode(texts).astype(np.float32))
 
 
 def _records(

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from os import PathLike, fspath
-from typing import Any
+from os import PathLike
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from hf_xsent.documents.beads import Scale, Weights
 from hf_xsent.documents.search import doubtful_spans, pair_moved, search
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
-from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode, check_finite
+from hf_xsent.models.encoder import Encoder
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ def align_documents(
             raise DataError(f"the {name} document is a string: pass the list of its sentences")
         if not len(sentences):
             raise DataError(f"the {name} document is empty: a document to align needs at least one sentence")
-    encoder = open_model(fspath(model)) if isinstance(model, (str, PathLike)) else model
+    encoder = Encoder(model, least_max_length=MAX_LENGTH)
     source = EncodedDocument.from_sentences(source_sentences, encoder.encode(list(source_sentences)), source_paragraphs)
     target = EncodedDocument.from_sentences(target_sentences, encoder.encode(list(target_sentences)), target_paragraphs)
     return align_sides(source, target, encoder.encode, (source_sentences, target_sentences), weights=weights)
@@ -108,25 +107,6 @@ def align_sides(
     scores = [_score(source, target, anchors.scale, *bead) if all(bead) else None for bead in beads]
     _check_scores(scores, names)
     return [AlignedSpans(tuple(rows), tuple(columns), s) for (rows, columns), s in zip(beads, scores, strict=True)]
-
-
-def open_model(
-    name_or_path: str,
-    pooling: str | None = None,
-    max_length: int | None = None,
-    precision: str = "float32",
-    device: str | None = None,
-) -> SentenceEmbedder:
-    """Open a model.
-
-    Without ``max_length``, a limit below 256 tokens is raised to 256, or to the longest input of the
-    encoder if that is less.
-    """
-    options: Any = {"pooling": pooling, "max_length": max_length, "precision": precision, "device": device}
-    embedder = SentenceEmbedder.from_pretrained(name_or_path, **options)
-    if max_length is None:
-        embedder.max_length = max(embedder.max_length, min(MAX_LENGTH, embedder.longest_input))
-    return embedder
 
 
 def _check_order(anchors: Anchors, names: tuple[str, str]) -> None:

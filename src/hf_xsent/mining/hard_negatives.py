@@ -30,8 +30,10 @@ from hf_xsent.mining.search import search
 from hf_xsent.mining.settings import MineNegativesSettings
 from hf_xsent.mining.top_k import Neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
-from hf_xsent.models.opening import is_first_process, open_encoder
+from hf_xsent.models.encoder import open_encoder
+from hf_xsent.models.opening import is_first_process
 from hf_xsent.pages.tables import Table
+from hf_xsent.runs.engines import engine
 from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
@@ -83,18 +85,19 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     work, output = settings.work_folder, Path(settings.output)
     for language in sources:
         check_writable(output / f"{language}.jsonl", inputs)
-    model, identity = open_encoder(settings)
+    fill, encoder = engine(settings), open_encoder(settings)
+    identity = encoder.identity
     texts = {language: store_pairs(each, work / "pairs", _PAIRS_PER_PART) for language, each in sources.items()}
     pool = list(texts.values()) if settings.all_targets else None
     mined = MinedNegatives()
     mined.output = settings.output
     for language, pairs in texts.items():
         sides = [_sentences(work, [pairs], 0), _sentences(work, pool or [pairs], 1)]
-        stores = [VectorStore(work, side, identity, settings.vectors) for side in sides]
+        stores = [VectorStore(work, side, identity, settings.dtype) for side in sides]
         logger.info("%s: %d × %d sentences", language, len(sides[0]), len(sides[1]))
-        vectors = [store.encode(model) for store in stores]
+        vectors = [store.encode(encoder, fill) for store in stores]
         k = min(settings.neighbours, *map(len, sides))
-        neighbours = search(work, stores[0], stores[1], k, settings.memory_mib, settings.device)
+        neighbours = search(work, stores[0], stores[1], k, settings.memory_mib, settings.device, fill)
         if not is_first_process():
             continue
         chooser = _Chooser(sides, vectors, neighbours, pairs, settings)

@@ -60,7 +60,7 @@ def mine_bitext(
     margin: str = "ratio",
     candidates: str = "max",
     index: str | None = None,
-    probes: int = 32,
+    probes: int | None = None,
     **options: Any,
 ) -> MinedPairs:
     """Find translations among two sets of embeddings.
@@ -72,7 +72,7 @@ def mine_bitext(
         ``intersection`` the pairs that are in both lists. ``max`` takes the pairs of both lists by descending score,
         and skips pairs with a sentence that is already used.
     index: a faiss factory string such as ``IVF4096,Flat``, to replace the exact search; its recall is logged.
-    probes: cells of an IVF index to search per query.
+    probes: cells of an IVF index to search per query, by default as many as give a recall of 95% on a sample.
     options: further arguments of the exact search, `nearest_both_ways`.
 
     Ties go to the lower source row, then to the lower target row. Duplicate embeddings are not merged.

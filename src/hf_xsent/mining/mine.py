@@ -13,15 +13,16 @@ from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_writable
 from hf_xsent.mining.calibration import best_threshold, read_gold
-from hf_xsent.mining.index import import_faiss, nearest_by_index
+from hf_xsent.mining.index import choose_index, import_faiss, search_by_index
 from hf_xsent.mining.margin import MinedPairs, pairs_of_neighbours
+from hf_xsent.mining.parquet import ReadingJob, VectorFiles, is_parquet, write_vectors
 from hf_xsent.mining.plot import write_histogram
-from hf_xsent.mining.ray_engine import RayEngine
 from hf_xsent.mining.search import search
 from hf_xsent.mining.settings import MineSettings
-from hf_xsent.mining.vectors import Fill, VectorStore
-from hf_xsent.models.opening import is_first_process, open_encoder, this_device
-from hf_xsent.runs.store import Store
+from hf_xsent.mining.vectors import VectorStore
+from hf_xsent.models.encoder import Encoder, open_encoder
+from hf_xsent.models.opening import is_first_process
+from hf_xsent.runs.engines import Fill, engine
 from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
@@ -31,13 +32,15 @@ COLUMNS = ("score", "cosine", "target_rank", "source_rank", "source_line", "targ
 
 @dataclass(frozen=True)
 class MinedFile:
-    """The mined pairs, and the file that has them."""
+    """The mined pairs, the file that has them, and the recall of the index (None for the exact search)."""
 
     pairs: MinedPairs
     output: str
+    recall: float | None = None
 
     def __str__(self) -> str:
-        return f"{len(self.pairs):,} pairs, best first, are in {self.output}"
+        found = "" if self.recall is None else f"; the index finds {self.recall:.1%} of the nearest neighbours"
+        return f"{len(self.pairs):,} pairs, best first, are in {self.output}{found}"
 
 
 @command(MineSettings)
@@ -57,25 +60,21 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     work = settings.work_folder
     files = settings.source, settings.target
     _check_files(settings)
-    device = this_device(settings.device)
-    fill: Fill = RayEngine(settings.address, device) if settings.engine == "ray" else Store.fill
-    here = "cpu" if settings.engine == "ray" else device  # the GPUs may be on the workers only
-    model, identity = open_encoder(settings, here)
-    sides = [load_sentences(path, work / "sentences") for path in files]
-    for path, side in zip(files, sides, strict=True):
-        counts = {"lines": side.counts.read, **side.counts.removed, "retained": len(side)}
-        logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in counts.items()))
-        if len(side) < settings.k:
-            raise DataError(f"{path} has {len(side)} different sentences, fewer than k = {settings.k}: reduce k")
+    fill, encoder = engine(settings), open_encoder(settings)
+    source, target = (_store_vectors(path, encoder, settings, fill) for path in files)
+    sides = source.sentences, target.sentences
     gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], files)
-    source, target = (VectorStore(work, side, identity, settings.vectors) for side in sides)
-    vectors = [store.encode(model, fill) for store in (source, target)]
-    if settings.index is None:
-        of_source, of_target = search(work, source, target, settings.k, settings.memory_mib, here, fill)
+    for name, store in (("source", source), ("target", target)):
+        if settings.vectors is not None:
+            write_vectors(Path(settings.vectors, name), store, fill)
+    index, recall = choose_index(settings.index, len(sides[0]), len(sides[1])), None
+    if index is None:
+        of_source, of_target = search(work, source, target, settings.k, settings.memory_mib, settings.device, fill)
+    else:
+        probes = settings.probes
+        of_source, of_target, recall = search_by_index(work, source, target, settings.k, index, probes, fill)
     if not is_first_process():
         return None
-    if settings.index is not None:
-        of_source, of_target, _ = nearest_by_index(vectors[0], vectors[1], settings.k, settings.index, settings.probes)
     mined = pairs_of_neighbours(of_source, of_target, settings.margin, settings.candidates)
     threshold = settings.threshold if gold is None else _calibrate(mined, gold)
     if settings.plot is not None:
@@ -85,7 +84,28 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     if settings.top is not None:
         mined = mined.first(settings.top)
     write_records(settings.output, COLUMNS, _records(mined, sides[0], sides[1]))
-    return MinedFile(mined, settings.output)
+    return MinedFile(mined, settings.output, recall)
+
+
+def _store_vectors(path: str, encoder: Encoder, settings: MineSettings, fill: Fill) -> VectorStore:
+    """Encode the sentences of a text file, or read those of Parquet files with their vectors."""
+    work, dtype = settings.work_folder, settings.dtype
+    files = VectorFiles(path) if is_parquet(path) else None
+    if files is None:
+        sentences = load_sentences(path, work / "sentences", on_error=settings.on_error)
+    else:
+        files.check_model(encoder.identity)
+        sentences = files.sentences(work / "sentences")
+    counts = {"lines": sentences.counts.read, **sentences.counts.removed, "retained": len(sentences)}
+    logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in counts.items()))
+    if len(sentences) < settings.k:
+        raise DataError(f"{path} has {len(sentences)} different sentences, fewer than k = {settings.k}: reduce k")
+    store = VectorStore(work, sentences, encoder.identity, dtype)
+    if files is None:
+        store.encode(encoder, fill)
+    else:
+        store.fill(ReadingJob(files, sentences, dtype), "reading vectors", fill)
+    return store
 
 
 def _check_files(settings: MineSettings) -> None:

@@ -27,7 +27,9 @@ from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.settings import ScoreSettings
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encode_interface import SupportsEncode, check_finite
-from hf_xsent.models.opening import is_first_process, open_encoder, this_device
+from hf_xsent.models.encoder import open_encoder
+from hf_xsent.models.opening import is_first_process, this_device
+from hf_xsent.runs.engines import engine
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
 
@@ -69,18 +71,19 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     check_output(settings.output, [*source_files(source), *pool_files])
     pair_filter = None if settings.filter is None else _open_filter(settings, source)
     parts = store_pairs([source], settings.work_folder / "pairs", _PAIRS_PER_PART)
-    model, identity = open_encoder(settings)
+    fill, encoder = engine(settings), open_encoder(settings)
+    identity = encoder.identity
     sides = [load_sentences(file, settings.work_folder / "sentences") for file in pool_files]
     for file, side in zip(pool_files, sides, strict=True):
         if len(side) < settings.k:
             raise DataError(f"{file} holds {len(side)} sentences, fewer than k = {settings.k}: lower --k")
     pools = [VectorStore(settings.work_folder, side, identity) for side in sides]
     for pool in pools:
-        pool.encode(model)
+        pool.encode(encoder, fill)
     decisive = [parts.fingerprint, identity, [pool.made_from for pool in pools], settings.k if pools else None]
     store = Store(settings.work_folder / "scores" / digest(decisive))
     names = [f"{number:06d}.npy" for number in range(len(parts))]
-    store.fill(names, ScoreJob(model, parts, pools, settings.k, settings.device), "scoring")
+    fill(store, names, ScoreJob(encoder, parts, pools, settings.k, settings.device), "scoring")
     if not is_first_process():
         return None
     records = (record for name, part in zip(names, parts, strict=True) for record in _records(store, name, part))

@@ -14,9 +14,10 @@ import torch
 
 from hf_xsent.files import write_arrays
 from hf_xsent.mining.neighbours import nearest_both_ways, search_precision
-from hf_xsent.mining.top_k import Neighbours, merge_neighbours
-from hf_xsent.mining.vectors import Fill, VectorStore
+from hf_xsent.mining.top_k import Neighbours, join_neighbours, merge_neighbours
+from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.opening import this_device
+from hf_xsent.runs.engines import Fill
 from hf_xsent.runs.store import Store
 
 _MOST_BLOCKS = 1024  # more files are joined to larger blocks, since every block stores neighbours of both sides
@@ -48,7 +49,7 @@ def search(
         of_source.append(_merge([side[0] for side in sides], k))
         targets = [side[1] for side in sides]
         of_target = [_merge(pair, k) for pair in zip(of_target, targets, strict=True)] if of_target else targets
-    return _join(of_source), _join(of_target)
+    return join_neighbours(of_source), join_neighbours(of_target)
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,3 @@ def _merge(parts: list[Neighbours] | tuple[Neighbours, ...], k: int) -> Neighbou
     for part in parts[1:]:
         merged = merge_neighbours(merged, part, k)
     return merged
-
-
-def _join(parts: list[Neighbours]) -> Neighbours:
-    """Return the neighbours of the sentences of all parts."""
-    return Neighbours(torch.cat([part.cosines for part in parts]), torch.cat([part.indices for part in parts]))

@@ -17,7 +17,7 @@ class SearchSettings(EncodingSettings, WorkSettings):
     memory_mib: int = setting(
         512, "Maximum memory of the search's blocks, in MiB.", at_least=0, results=False, local=True
     )
-    vectors: str = setting("float32", "Store embeddings in this precision.", choices=("float32", "float16"))
+    dtype: str = setting("float32", "Store embeddings in this precision.", choices=("float32", "float16"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,7 @@ class MineSettings(SearchSettings):
     """Find translations among the lines of two text files.
 
     hf-xsent mine news.zh.txt news.en.txt --model runs/mine --output pairs.tsv --threshold 1.06
+    hf-xsent mine vectors/source vectors/target --model runs/mine --output pairs.tsv   # Parquet: text, embedding
     torchrun --nproc_per_node 8 --no-python hf-xsent mine …   # share encoding and search among processes
     hf-xsent mine … --engine ray --address auto   # or among Ray workers, which must share the work folder
 
@@ -32,7 +33,10 @@ class MineSettings(SearchSettings):
     """
 
     source: str = setting(
-        None, "Sentences of one language, one per line; plain or .gz, .bz2, .xz, .zst.", positional=True, required=True
+        None,
+        "Sentences of one language, one per line, plain or .gz, .bz2, .xz, .zst; or Parquet with text and embedding.",
+        positional=True,
+        required=True,
     )
     target: str = setting(None, "Sentences of the other language, one per line.", positional=True, required=True)
     output: str = setting(
@@ -61,11 +65,25 @@ class MineSettings(SearchSettings):
     top: int | None = setting(None, "Write the N best pairs. (default: all)", at_least=1)
     plot: str | None = setting(None, "Plot the histogram of scores to this SVG file.", metavar="FILE", local=True)
     index: str | None = setting(
-        None, "Search a faiss index such as IVF4096,Flat instead of all sentences. (default: exact search)"
+        None,
+        "Search a faiss index such as IVF4096,Flat; auto: from a million sentences per side. (default: exact search)",
     )
-    probes: int = setting(32, "Number of cells of an IVF index to search per sentence (nprobe).", at_least=1)
-    engine: str = setting("local", "Run on this machine or on a Ray cluster.", choices=("local", "ray"), local=True)
-    address: str = setting("auto", "Address of the Ray cluster; auto: the running one, local: a new one.", local=True)
+    probes: int | None = setting(
+        None,
+        "Number of cells of an IVF index to search per sentence (nprobe). (default: until recall is 95% on a sample)",
+        at_least=1,
+    )
+    vectors: str | None = setting(
+        None,
+        "Also write sentences and vectors as Parquet to FOLDER/source and FOLDER/target.",
+        metavar="FOLDER",
+        local=True,
+    )
+    on_error: str = setting(
+        "raise",
+        "At a line that is not text, stop (raise), or skip, count and report it (skip).",
+        choices=("raise", "skip"),
+    )
     k: int = setting(4, "Average the cosines of N nearest neighbours in the margin.", at_least=1)
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ columns, their elementwise maximum has the maxima of all n groups at once, which
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -110,6 +110,11 @@ def merge_neighbours(first: Neighbours, second: Neighbours, k: int) -> Neighbour
     indices = torch.cat((first.indices, second.indices), 1)
     order = _nearest_first(cosines, indices)[:, :k]
     return Neighbours(cosines.gather(1, order), indices.gather(1, order))
+
+
+def join_neighbours(parts: Sequence[Neighbours]) -> Neighbours:
+    """Return the neighbours of the sentences of all parts, one part after the other."""
+    return Neighbours(torch.cat([part.cosines for part in parts]), torch.cat([part.indices for part in parts]))
 
 
 def _nearest_first(cosines: Tensor, indices: Tensor) -> Tensor:

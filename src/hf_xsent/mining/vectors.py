@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,8 @@ import numpy as np
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.files import write_arrays
 from hf_xsent.models.encode_interface import SupportsEncode, check_finite
+from hf_xsent.runs.engines import Fill
 from hf_xsent.runs.store import Store
-
-# Computes the missing results of a store: names of files, the job that writes each, a label for progress.
-Fill = Callable[[Store, Sequence[str], Any, str], None]
 
 
 class ShardedVectors:
@@ -55,14 +53,18 @@ class VectorStore:
     """
 
     def __init__(self, work: Path, sentences: Sentences, identity: dict[str, str], dtype: str = "float32") -> None:
-        self.sentences, self.dtype = sentences, dtype
+        self.sentences, self.dtype, self.identity = sentences, dtype, identity
         self.made_from = {"sentences": sentences.fingerprint, "dtype": dtype, **identity}
         self.store = Store(work / "vectors" / sentences.fingerprint, self.made_from)
         self.names = [f"{number:05d}.npy" for number in range(sentences.batch_count)]
 
     def encode(self, model: SupportsEncode, fill: Fill = Store.fill) -> ShardedVectors:
         """Encode the sentences that are not encoded yet, and return all embeddings."""
-        fill(self.store, self.names, EncodingJob(model, self.sentences, self.dtype), "encoding")
+        return self.fill(EncodingJob(model, self.sentences, self.dtype), "encoding", fill)
+
+    def fill(self, job: Any, description: str, fill: Fill = Store.fill) -> ShardedVectors:
+        """Let a job write the missing files, and return all embeddings."""
+        fill(self.store, self.names, job, description)
         return self.read()
 
     def read(self, names: Sequence[str] | None = None) -> ShardedVectors:

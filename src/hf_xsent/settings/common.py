@@ -44,6 +44,11 @@ class WorkSettings:
         metavar="FOLDER",
         local=True,
     )
+    engine: str = setting(
+        "local", "Compute in this process, or by the workers of a Ray cluster.", choices=("local", "ray"), local=True
+    )
+    address: str = setting("auto", "Address of the Ray cluster; auto: the running one, local: a new one.", local=True)
+    worker_cpus: int = setting(1, "Number of CPU cores of a Ray worker without a GPU.", at_least=1, local=True)
 
     @property
     def work_folder(self) -> Path:

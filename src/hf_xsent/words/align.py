@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import OutputError
 from hf_xsent.files import digest, write_text
 from hf_xsent.models.opening import is_first_process
+from hf_xsent.runs.engines import engine
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
-from hf_xsent.words.aligners import WordAligner, open_aligner
+from hf_xsent.words.aligners import open_aligner
 from hf_xsent.words.settings import AlignWordsSettings
 
 PAIRS_PER_PART = 2000
@@ -61,12 +62,12 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     settings.check_aligner()
     size = _ALL_PAIRS if settings.aligner == "statistical" else PAIRS_PER_PART
     parts = store_pairs([source], settings.work_folder / "pairs", size)
-    aligner = open_aligner(settings)
+    job = AlignmentJob(settings if settings.engine == "local" else replace(settings, device="cpu"), parts, settings)
     model = None if settings.model is None else identify_model(settings.model)
-    decisive = [parts.fingerprint, settings.aligner, aligner.identity, model]
+    decisive = [parts.fingerprint, settings.aligner, job.aligner.identity, model]
     store = Store(settings.work_folder / "links" / digest(decisive))
     names = [f"{number:06d}.links" for number in range(len(parts))]
-    store.fill(names, AlignmentJob(aligner, parts), "aligning")
+    engine(settings)(store, names, job, "aligning")
     if not is_first_process():
         return None
     linked = (
@@ -77,12 +78,15 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     return _write(settings.output, linked)
 
 
-@dataclass(frozen=True)
 class AlignmentJob:
-    """Write the links of each pair of a part as Pharaoh lines."""
+    """Write the links of each pair of a part as Pharaoh lines; a process that unpickles the job opens the aligner."""
 
-    aligner: WordAligner
-    parts: PairParts
+    def __init__(self, settings: AlignWordsSettings, parts: PairParts, of_workers: AlignWordsSettings) -> None:
+        self.aligner, self.parts, self.of_workers = open_aligner(settings), parts, of_workers
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the settings, not the model."""
+        return type(self), (self.of_workers, self.parts, self.of_workers)
 
     def __call__(self, name: str, path: Path) -> None:
         """Align the pairs, write their links."""

@@ -1,0 +1,115 @@
+"""Encode the texts of batches in pipelines such as Ray Data, datasets and pandas, and in the jobs of our commands."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hf_xsent.errors import ModelError
+from hf_xsent.files import digest
+from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.encode_interface import SupportsEncode
+from hf_xsent.models.opening import identify_embeddings, this_device
+from hf_xsent.settings.common import EncodingSettings
+
+MADE_BY = b"hf_xsent"  # key in the metadata of an Arrow field of vectors: what determines them besides the text
+# The last one is longer than the maximum length of most models, so that a changed one changes its embedding.
+_PROBES = ("A dog runs.", "Ein zweiter Satz.", "第三句话。", " ".join(map(str, range(600))))
+
+
+class Encoder:
+    """Add a column of embeddings to a batch: a pyarrow Table, a pandas DataFrame or a dict of columns.
+
+    model: a folder, a Hub id, or any object with ``encode``.
+    column, output: names of the column of texts and of the new column. In Arrow, it is a list of fixed size whose field
+        metadata identify the model.
+    vectors: the precision of the embeddings, float32 or float16; ``precision`` is that of the computation.
+    least_max_length: raise a shorter ``max_length`` of the model to this, if its encoder permits.
+
+    A pickled encoder holds no weights: each process opens the model when it first encodes.
+
+    >>> encoder = Encoder("exported", column="text", max_length=128)  # nothing is opened yet
+    >>> dataset.map_batches(encoder, batch_format="pyarrow")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        column: str = "text",
+        output: str = "embedding",
+        pooling: str | None = None,
+        max_length: int | None = None,
+        precision: str = "float32",
+        device: str | None = None,
+        vectors: str = "float32",
+        least_max_length: int = 0,
+    ) -> None:
+        self.name = os.fspath(model) if isinstance(model, str | os.PathLike) else None
+        self.column, self.output, self.device, self.vectors = column, output, device, vectors
+        self._options = {"pooling": pooling, "max_length": max_length, "precision": precision}
+        self._least_max_length = least_max_length
+        self._opened: SupportsEncode | None = None
+        if self.name is None:
+            if not hasattr(model, "encode"):
+                kind = type(model).__name__
+                raise ModelError(f"{kind} has no encode: give a folder, a Hub id or a model that encodes text")
+            if ignored := [name for name, value in self._options.items() if value not in (None, "float32")]:
+                raise ModelError(f"{ignored[0]} applies to a model given by its folder or Hub id: set it on the model")
+            self._opened = model
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the settings, and only an object given as model."""
+        return self.__dict__ | ({} if self.name is None else {"_opened": None})
+
+    def open(self, device: str | None = None) -> SupportsEncode:
+        """Return the model, opened once, by default on the encoder's device or this process's."""
+        if self._opened is None:
+            place = device or this_device(self.device)
+            embedder = SentenceEmbedder.from_pretrained(str(self.name), device=place, **self._options)  # type: ignore[arg-type]
+            if self._options["max_length"] is None and embedder.max_length < self._least_max_length:
+                embedder.max_length = min(self._least_max_length, embedder.longest_input)
+            self._opened = embedder
+        return self._opened
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Everything that determines an embedding besides the text; for an object, embeddings of a few sentences."""
+        model = self.open()
+        if self.name is not None and isinstance(model, SentenceEmbedder):
+            return identify_embeddings(self.name, model)
+        return {"model": digest(self.encode(_PROBES).astype(np.float32).round(3).tobytes())}
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """Return one embedding per sentence."""
+        return np.asarray(self.open().encode(list(sentences)))
+
+    def __call__(self, batch: Any) -> Any:
+        """Return the batch with its embeddings."""
+        if hasattr(batch, "append_column"):
+            vectors = self.encode(batch.column(self.column).to_pylist()).astype(self.vectors)
+            return append_vectors(batch, self.output, vectors, self.identity)
+        vectors = self.encode(list(batch[self.column])).astype(self.vectors)
+        if hasattr(batch, "assign"):
+            return batch.assign(**{self.output: list(vectors)})
+        return {**batch, self.output: vectors}
+
+
+def append_vectors(table: Any, name: str, vectors: np.ndarray, identity: dict[str, str]) -> Any:
+    """Append vectors to an Arrow table as lists of fixed size; the metadata of the field identify the model."""
+    import pyarrow as pa
+
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
+    return table.append_column(pa.field(name, lists.type, metadata={MADE_BY: json.dumps(identity)}), lists)
+
+
+def open_encoder(settings: EncodingSettings, least_max_length: int = 0) -> Encoder:
+    """Open the encoder of a command; with another engine, its workers open the model on their own devices."""
+    options = {name: getattr(settings, name) for name in ("pooling", "max_length", "precision", "device")}
+    encoder = Encoder(settings.model, **options, least_max_length=least_max_length)
+    encoder.open(None if getattr(settings, "engine", "local") == "local" else "cpu")
+    return encoder

@@ -1,0 +1,66 @@
+"""The encoder of pipelines: the same vectors in a dict, a DataFrame, an Arrow table and a data set."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from hf_xsent import Encoder, SentenceEmbedder
+from hf_xsent.errors import ModelError
+from hf_xsent.models.encoder import MADE_BY
+
+TEXTS = ["Der Hund schläft im Garten.", "We eat bread.", "今日は寒いです。"]
+
+
+@pytest.fixture
+def encoder(encoder_folders: dict[str, Path]) -> Encoder:
+    return Encoder(str(encoder_folders["bert"]), device="cpu")
+
+
+def test_batches_of_all_kinds_get_the_same_vectors(encoder: Encoder) -> None:
+    expected = SentenceEmbedder.from_pretrained(str(encoder.name), device="cpu").encode(TEXTS)
+    np.testing.assert_array_equal(encoder({"text": np.array(TEXTS), "id": [1, 2, 3]})["embedding"], expected)
+    frame = encoder(pd.DataFrame({"text": TEXTS}, index=[5, 6, 7]))
+    np.testing.assert_array_equal(np.stack(frame["embedding"]), expected)
+    table = encoder(pa.table({"text": TEXTS, "id": [1, 2, 3]}))
+    assert table.schema.field("embedding").type == pa.list_(pa.float32(), expected.shape[1])
+    assert json.loads(table.schema.field("embedding").metadata[MADE_BY]) == encoder.identity
+    np.testing.assert_array_equal(np.stack(table["embedding"].to_pylist()), expected)
+    mapped = datasets.Dataset.from_dict({"text": TEXTS}).map(encoder, batched=True)
+    np.testing.assert_array_equal(np.asarray(mapped["embedding"], np.float32), expected)
+
+
+def test_a_pickled_encoder_holds_settings_and_opens_the_model_itself(encoder: Encoder) -> None:
+    expected = encoder.encode(TEXTS)
+    pickled = pickle.dumps(encoder)
+    assert len(pickled) < 2000
+    np.testing.assert_array_equal(pickle.loads(pickled).encode(TEXTS), expected)
+
+
+def test_columns_precision_and_length_can_be_chosen(encoder_folders: dict[str, Path]) -> None:
+    folder = str(encoder_folders["bert"])
+    encoder = Encoder(folder, column="a", output="v", vectors="float16", max_length=5, device="cpu")
+    table = encoder(pa.table({"a": TEXTS}))
+    assert table.schema.field("v").type.value_type == pa.float16()
+    assert encoder.identity["max_length"] == "5"
+    assert Encoder(folder, least_max_length=8, max_length=5, device="cpu").identity["max_length"] == "5"
+
+
+def test_an_object_that_encodes_is_a_model_and_others_are_not() -> None:
+    class Lengths:
+        def encode(self, texts: list[str]) -> np.ndarray:
+            return np.array([[len(text), 1.0] for text in texts], np.float32)
+
+    assert Encoder(Lengths()).encode(["abc"]).tolist() == [[3, 1]]
+    assert Encoder(Lengths()).identity == Encoder(Lengths()).identity
+    with pytest.raises(ModelError, match="int has no encode"):
+        Encoder(3)
+    with pytest.raises(ModelError, match="pooling applies to a model given by its folder"):
+        Encoder(Lengths(), pooling="cls")
