@@ -14,7 +14,7 @@ from hf_xsent.logs import Progress
 from hf_xsent.runs.claim import claim, try_claim
 from hf_xsent.runs.identity import first_difference, plain
 
-MADE_FROM = "made-from.json"
+MADE_FROM = "_made-from.json"  # readers of Parquet folders ignore names with an underscore
 
 Result = TypeVar("Result")
 
