@@ -36,7 +36,8 @@ NOT_RUN = {  # reason: blocks that say so
     "hours": 4,  # tests/comparison runs smaller studies, training/test_further_stage.py smaller stages
     "layers": 1,  # layer 8 of tr-wtr-small.yaml; the tests' encoders have fewer
     "network": 2,
-    "hardware": 3,  # GPUs, a Ray cluster
+    "hardware": 5,  # GPUs, a Ray cluster
+    "duckdb": 1,  # tests/mining/test_parquet.py reads the vectors with it
     "hub": 1,
     "onnx": 2,  # an extra; tests/publishing/test_onnx.py runs it where it is installed
     "mteb": 1,  # an extra; tests/evaluation/test_mteb_tasks.py
@@ -158,7 +159,13 @@ def _run(block: Block, names: dict[str, Any]) -> None:
 
 def _ready(page: str) -> None:
     """Write the folders of pages that a page continues."""
-    if page in ("docs/mine_bitext.md", "docs/from_documents.md", "docs/choose_a_method.md", "docs/evaluation.md"):
+    if page in (
+        "docs/mine_bitext.md",
+        "docs/at_scale.md",
+        "docs/from_documents.md",
+        "docs/choose_a_method.md",
+        "docs/evaluation.md",
+    ):
         model = DapForSentenceEmbedding.from_backbone("encoder", pooling="mean", max_length=64).eval()
         export_sentence_transformer(model, "exported", AutoTokenizer.from_pretrained("encoder"), verify=False)
     if page in ("docs/publish.md", "docs/evaluation.md", "docs/search.md"):

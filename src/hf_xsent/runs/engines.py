@@ -48,7 +48,7 @@ class RayEngine:
         pool = ray.data.ActorPoolStrategy(min_size=1, max_size=workers, initial_size=workers)
         done = ray.data.from_items(missing, override_num_blocks=len(missing)).map_batches(
             _Worker,
-            fn_constructor_args=(store, ray.put(job)),
+            fn_constructor_args=(store, job),
             batch_size=1,
             compute=pool,
             num_cpus=self.cpus,
@@ -84,9 +84,7 @@ class _Worker:
     """Compute results in a process of the cluster, which sees only the GPU that Ray assigned to it."""
 
     def __init__(self, store: Store, job: Any) -> None:
-        import ray
-
-        self.store, self.job = store, ray.get(job)
+        self.store, self.job = store, job
 
     def __call__(self, batch: Any) -> Any:
         for name in map(str, batch["item"]):
