@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numbered_words import Words
 
-from hf_xsent import mine_files
+from hf_xsent import Encoder, mine_files
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.sentences import load_sentences
@@ -23,7 +23,6 @@ from hf_xsent.mining.calibration import read_gold
 from hf_xsent.mining.mine import COLUMNS
 from hf_xsent.mining.vectors import VectorStore
 
-IDENTITY = {"model": "words"}
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -148,7 +147,7 @@ def test_processes_share_the_work_and_the_first_writes(folder: Path, monkeypatch
 
 def test_rows_of_several_files_are_read_as_of_one_array(folder: Path) -> None:
     side = load_sentences(folder / "a.txt", folder / "sentences")
-    vectors = VectorStore(folder, side, IDENTITY).encode(Words())
+    vectors = VectorStore(folder, side, Encoder(Words())).fill()
     expected = Words().encode([side[row][0] for row in range(60)])
     assert vectors.shape == (60, 24)
     np.testing.assert_array_equal(vectors[5:50], expected[5:50])
@@ -156,11 +155,15 @@ def test_rows_of_several_files_are_read_as_of_one_array(folder: Path) -> None:
 
 
 def test_vectors_of_another_model_or_precision_are_not_mixed_in(folder: Path) -> None:
+    class Other(Words):
+        def encode(self, texts: list[str]) -> np.ndarray:
+            return super().encode(texts)[:, ::-1]
+
     side = load_sentences(folder / "a.txt", folder / "sentences")
-    VectorStore(folder, side, IDENTITY)
-    for identity, dtype, difference in (({"model": "x"}, "float32", "model words"), (IDENTITY, "float16", "dtype")):
+    VectorStore(folder, side, Encoder(Words()))
+    for model, dtype, difference in ((Other(), "float32", "model"), (Words(), "float16", "dtype")):
         with pytest.raises(OutputError, match=f"was made with {difference}.*: give another folder"):
-            VectorStore(folder, side, identity, dtype)
+            VectorStore(folder, side, Encoder(model), dtype)
 
 
 def test_a_vector_that_is_not_finite_raises_with_its_line(folder: Path) -> None:
@@ -169,10 +172,10 @@ def test_a_vector_that_is_not_finite_raises_with_its_line(folder: Path) -> None:
             return np.array([[1e6 if text == "two" else 1.0] for text in sentences], dtype=np.float32)
 
     (folder / "c.txt").write_text("one\n\ntwo\n")
-    store = VectorStore(folder, load_sentences(folder / "c.txt", folder), IDENTITY, "float16")
+    store = VectorStore(folder, load_sentences(folder / "c.txt", folder), Encoder(Overflowing()), "float16")
     message = r"line 3 \('two'\) has a vector that is not finite in float16"
     with np.errstate(over="ignore"), pytest.raises(DataError, match=message):
-        store.encode(Overflowing())
+        store.fill()
 
 
 def test_lines_that_are_not_text_raise_or_are_skipped_with_their_numbers(

@@ -59,15 +59,14 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     pairs = pair_documents(settings.source, settings.target, settings.on_error)
     check_output(settings.output, [file for _, *files in pairs for file in files])
     fill, encoder = engine(settings), open_encoder(settings, MAX_LENGTH)
-    identity = encoder.identity
-    decisive = [_VERSION, identity, settings.split, settings.languages]
+    decisive = [_VERSION, encoder.identity, settings.split, settings.languages]
     documents: dict[str, DocumentPair] = {}
     for name, *files in pairs:
         # The key includes the names of the files, which stored errors have.
         key = digest([*decisive, list(map(str, files)), identify_files(files)])
         documents[f"{key}.jsonl"] = (name, files[0], files[1])
     store = Store(settings.work_folder / "aligned")
-    fill(store, list(documents), AlignmentJob(encoder, identity, settings, documents), "aligning")
+    fill(store, list(documents), AlignmentJob(encoder, settings, documents), "aligning")
     if not is_first_process():
         return None
     count = write_records(settings.output, COLUMNS, _records(store, documents, settings))
@@ -79,7 +78,6 @@ class AlignmentJob:
     """Align documents, and write the pairs of each as JSON Lines, or the error for which it is skipped."""
 
     encoder: Encoder
-    identity: dict[str, str]
     settings: AlignDocumentsSettings
     documents: Mapping[str, DocumentPair]
 
@@ -121,7 +119,7 @@ class AlignmentJob:
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
         """Encode the texts, unless their embeddings are in the work folder."""
-        store, name = Store(self.settings.work_folder / "vectors"), f"{digest([self.identity, texts])}.npy"
+        store, name = Store(self.settings.work_folder / "vectors"), f"{digest([self.encoder.identity, texts])}.npy"
         return store.get(name, partial(self._write_vectors, texts), partial(np.load, mmap_mode="r"))
 
     def _write_vectors(self, texts: Sequence[str], path: Path) -> None:

@@ -86,16 +86,15 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     for language in sources:
         check_writable(output / f"{language}.jsonl", inputs)
     fill, encoder = engine(settings), open_encoder(settings)
-    identity = encoder.identity
     texts = {language: store_pairs(each, work / "pairs", _PAIRS_PER_PART) for language, each in sources.items()}
     pool = list(texts.values()) if settings.all_targets else None
     mined = MinedNegatives()
     mined.output = settings.output
     for language, pairs in texts.items():
         sides = [_sentences(work, [pairs], 0), _sentences(work, pool or [pairs], 1)]
-        stores = [VectorStore(work, side, identity, settings.dtype) for side in sides]
+        stores = [VectorStore(work, side, encoder, settings.dtype) for side in sides]
         logger.info("%s: %d × %d sentences", language, len(sides[0]), len(sides[1]))
-        vectors = [store.encode(encoder, fill) for store in stores]
+        vectors = [store.fill(fill) for store in stores]
         k = min(settings.neighbours, *map(len, sides))
         neighbours = search(work, stores[0], stores[1], k, settings.memory_mib, settings.device, fill)
         if not is_first_process():

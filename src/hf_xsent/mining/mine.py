@@ -22,7 +22,7 @@ from hf_xsent.mining.settings import MineSettings
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encoder import Encoder, open_encoder
 from hf_xsent.models.opening import is_first_process
-from hf_xsent.runs.engines import Fill, engine
+from hf_xsent.runs.engines import engine
 from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
@@ -61,12 +61,13 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     files = settings.source, settings.target
     _check_files(settings)
     fill, encoder = engine(settings), open_encoder(settings)
-    source, target = (_store_vectors(path, encoder, settings, fill) for path in files)
+    source, target = (_open_side(path, encoder, settings) for path in files)
     sides = source.sentences, target.sentences
     gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], files)
-    for name, store in (("source", source), ("target", target)):
+    for name, side in (("source", source), ("target", target)):
+        side.fill(fill)
         if settings.vectors is not None:
-            write_vectors(Path(settings.vectors, name), store, fill)
+            write_vectors(Path(settings.vectors, name), side, fill)
     index, recall = choose_index(settings.index, len(sides[0]), len(sides[1])), None
     if index is None:
         of_source, of_target = search(work, source, target, settings.k, settings.memory_mib, settings.device, fill)
@@ -87,25 +88,21 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     return MinedFile(mined, settings.output, recall)
 
 
-def _store_vectors(path: str, encoder: Encoder, settings: MineSettings, fill: Fill) -> VectorStore:
-    """Encode the sentences of a text file, or read those of Parquet files with their vectors."""
-    work, dtype = settings.work_folder, settings.dtype
-    files = VectorFiles(path) if is_parquet(path) else None
-    if files is None:
-        sentences = load_sentences(path, work / "sentences", on_error=settings.on_error)
-    else:
+def _open_side(path: str, encoder: Encoder, settings: MineSettings) -> VectorStore:
+    """Read the sentences of a text file, or of Parquet files that also hold their vectors."""
+    work, job = settings.work_folder, None
+    if is_parquet(path):
+        files = VectorFiles(path)
         files.check_model(encoder.identity)
         sentences = files.sentences(work / "sentences")
+        job = ReadingJob(files, sentences, settings.dtype)
+    else:
+        sentences = load_sentences(path, work / "sentences", on_error=settings.on_error)
     counts = {"lines": sentences.counts.read, **sentences.counts.removed, "retained": len(sentences)}
     logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in counts.items()))
     if len(sentences) < settings.k:
         raise DataError(f"{path} has {len(sentences)} different sentences, fewer than k = {settings.k}: reduce k")
-    store = VectorStore(work, sentences, encoder.identity, dtype)
-    if files is None:
-        store.encode(encoder, fill)
-    else:
-        store.fill(ReadingJob(files, sentences, dtype), "reading vectors", fill)
-    return store
+    return VectorStore(work, sentences, encoder, settings.dtype, job)
 
 
 def _check_files(settings: MineSettings) -> None:

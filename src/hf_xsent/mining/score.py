@@ -26,8 +26,8 @@ from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.settings import ScoreSettings
 from hf_xsent.mining.vectors import VectorStore
-from hf_xsent.models.encode_interface import SupportsEncode, check_finite
-from hf_xsent.models.encoder import open_encoder
+from hf_xsent.models.encode_interface import check_finite
+from hf_xsent.models.encoder import Encoder, open_encoder
 from hf_xsent.models.opening import is_first_process, this_device
 from hf_xsent.runs.engines import engine
 from hf_xsent.runs.store import Store
@@ -72,15 +72,14 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     pair_filter = None if settings.filter is None else _open_filter(settings, source)
     parts = store_pairs([source], settings.work_folder / "pairs", _PAIRS_PER_PART)
     fill, encoder = engine(settings), open_encoder(settings)
-    identity = encoder.identity
     sides = [load_sentences(file, settings.work_folder / "sentences") for file in pool_files]
     for file, side in zip(pool_files, sides, strict=True):
         if len(side) < settings.k:
             raise DataError(f"{file} holds {len(side)} sentences, fewer than k = {settings.k}: lower --k")
-    pools = [VectorStore(settings.work_folder, side, identity) for side in sides]
+    pools = [VectorStore(settings.work_folder, side, encoder) for side in sides]
     for pool in pools:
-        pool.encode(encoder, fill)
-    decisive = [parts.fingerprint, identity, [pool.made_from for pool in pools], settings.k if pools else None]
+        pool.fill(fill)
+    decisive = [parts.fingerprint, encoder.identity, [pool.made_from for pool in pools], settings.k if pools else None]
     store = Store(settings.work_folder / "scores" / digest(decisive))
     names = [f"{number:06d}.npy" for number in range(len(parts))]
     fill(store, names, ScoreJob(encoder, parts, pools, settings.k, settings.device), "scoring")
@@ -117,7 +116,7 @@ def _records(store: Store, name: str, pairs: Sequence[LinkedPair]) -> Iterator[d
 class ScoreJob:
     """Write score and cosine of each pair of a part."""
 
-    model: SupportsEncode
+    encoder: Encoder
     parts: PairParts
     pools: Sequence[VectorStore]  # of sources and of targets, or none
     k: int
@@ -138,6 +137,6 @@ class ScoreJob:
 
     def _embed(self, texts: list[str]) -> torch.Tensor:
         """Return unit vectors."""
-        vectors = np.asarray(self.model.encode(texts))
+        vectors = self.encoder.encode(texts)
         check_finite(vectors, str(vectors.dtype), lambda row: repr(texts[row][:40]))
         return torch.nn.functional.normalize(torch.from_numpy(vectors).float(), dim=1)

@@ -11,7 +11,8 @@ import numpy as np
 
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.files import write_arrays
-from hf_xsent.models.encode_interface import SupportsEncode, check_finite
+from hf_xsent.models.encode_interface import check_finite
+from hf_xsent.models.encoder import Encoder
 from hf_xsent.runs.engines import Fill
 from hf_xsent.runs.store import Store
 
@@ -47,24 +48,24 @@ class ShardedVectors:
 
 
 class VectorStore:
-    """The embeddings of one side, below the folder ``work``.
+    """The embeddings of one side, below the folder ``work``, by ``encoder`` or by another ``job`` that writes them."""
 
-    ``identity`` is everything that determines an embedding besides the sentence.
-    """
-
-    def __init__(self, work: Path, sentences: Sentences, identity: dict[str, str], dtype: str = "float32") -> None:
-        self.sentences, self.dtype, self.identity = sentences, dtype, identity
-        self.made_from = {"sentences": sentences.fingerprint, "dtype": dtype, **identity}
+    def __init__(
+        self, work: Path, sentences: Sentences, encoder: Encoder, dtype: str = "float32", job: Any = None
+    ) -> None:
+        self.sentences, self.identity = sentences, encoder.identity
+        self.job = job or EncodingJob(encoder, sentences, dtype)
+        self.made_from = {"sentences": sentences.fingerprint, "dtype": dtype, **self.identity}
         self.store = Store(work / "vectors" / sentences.fingerprint, self.made_from)
         self.names = [f"{number:05d}.npy" for number in range(sentences.batch_count)]
 
-    def encode(self, model: SupportsEncode, fill: Fill = Store.fill) -> ShardedVectors:
-        """Encode the sentences that are not encoded yet, and return all embeddings."""
-        return self.fill(EncodingJob(model, self.sentences, self.dtype), "encoding", fill)
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle what reads the embeddings, not the model that writes them."""
+        return self.__dict__ | {"job": None}
 
-    def fill(self, job: Any, description: str, fill: Fill = Store.fill) -> ShardedVectors:
-        """Let a job write the missing files, and return all embeddings."""
-        fill(self.store, self.names, job, description)
+    def fill(self, fill: Fill = Store.fill) -> ShardedVectors:
+        """Write the embeddings that are not stored yet, and return all."""
+        fill(self.store, self.names, self.job, "encoding")
         return self.read()
 
     def read(self, names: Sequence[str] | None = None) -> ShardedVectors:
@@ -76,14 +77,14 @@ class VectorStore:
 class EncodingJob:
     """Encode a batch of sentences into a file."""
 
-    model: SupportsEncode
+    encoder: Encoder
     sentences: Sentences
     dtype: str
 
     def __call__(self, name: str, path: Path) -> None:
         """Encode and write the embeddings."""
         number = int(Path(name).stem)
-        vectors = np.asarray(self.model.encode(self.sentences.batch(number))).astype(self.dtype)
+        vectors = self.encoder.encode(self.sentences.batch(number)).astype(self.dtype)
 
         def name_sentence(row: int) -> str:
             text, line = self.sentences[number * self.sentences.rows_per_batch + row]

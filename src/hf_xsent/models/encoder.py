@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ class Encoder:
             self._opened = embedder
         return self._opened
 
-    @property
+    @cached_property
     def identity(self) -> dict[str, str]:
         """Everything that determines an embedding besides the text; for an object, embeddings of a few sentences."""
         model = self.open()
