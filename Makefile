@@ -10,7 +10,7 @@ COMPILED := .venv-extras
 OPENERS := .venv-openers
 SITE := .venv-docs
 ONNX := .venv-onnx
-EXTRAS := dev,demo,mining,evaluate,mteb,lora
+EXTRAS := dev,demo,mining,evaluate,mteb,lora,ray
 PIP := -m pip install --quiet --disable-pip-version-check
 # The pinned set needs Python 3.11 (transformers 5.23 and numpy 2.4 do); on 3.10 pip picks from pyproject's ranges.
 pinned = $(shell $(1) -c 'import sys; print("--constraint constraints.txt" * (sys.version_info >= (3, 11)))')
@@ -29,6 +29,9 @@ quickstart: $(VENV)/installed-demo ## train, evaluate and export a small model o
 
 test: lint ## lint, types and all tests (options for pytest: PYTEST_ARGS="-k dap")
 	$(VENV)/bin/python $(PYTEST) $(PYTEST_ARGS)
+
+test-ray: $(VENV)/installed-dev ## commands on a Ray cluster of this machine: killed workers, nodes and drivers
+	$(VENV)/bin/python -m pytest tests/runs/test_engines.py $(PYTEST_ARGS)
 
 test-minimum: $(MINIMUM)/installed ## all tests on the oldest versions that pyproject.toml allows
 	$(MINIMUM)/bin/python $(PYTEST) $(PYTEST_ARGS)
@@ -115,4 +118,4 @@ $(PYTHON) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))'
 echo "hf-xsent needs Python 3.10 or newer with venv, and '$(PYTHON)' is not that: name another, as in 'make PYTHON=python3.12'." >&2; exit 1; }
 endef
 
-.PHONY: help docs quickstart attack gpu test test-minimum test-extras test-openers lint fix clean
+.PHONY: help docs quickstart attack gpu test test-ray test-minimum test-extras test-openers lint fix clean
