@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +16,7 @@ from hf_xsent.settings.common import WorkSettings
 
 # Computes the missing results of a store: names of files, the job that writes each, a label for progress.
 Fill = Callable[[Store, Sequence[str], Any, str], None]
+_BLOCKS = 64  # of a data set per worker: a block is what a worker gets at once
 
 
 def engine(settings: WorkSettings) -> Fill:
@@ -46,9 +49,9 @@ class RayEngine:
         gpus = 0 if self.device == "cpu" else int(available.get("GPU", 0))
         workers = max(1, min(len(missing), gpus or int(available["CPU"]) // self.cpus))
         pool = ray.data.ActorPoolStrategy(min_size=1, max_size=workers, initial_size=workers)
-        done = ray.data.from_items(missing, override_num_blocks=len(missing)).map_batches(
+        done = ray.data.from_items(missing, override_num_blocks=min(len(missing), _BLOCKS * workers)).map_batches(
             _Worker,
-            fn_constructor_args=(store, job),
+            fn_constructor_args=(store, job, os.getcwd()),
             batch_size=1,
             compute=pool,
             num_cpus=self.cpus,
@@ -74,6 +77,7 @@ class RayEngine:
                 ray.init(address=self.address, log_to_driver=False)
             except ConnectionError as error:
                 raise OutputError(f"no Ray cluster at {self.address}: start one with ray start --head") from error
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors of workers are raised here
         context = ray.data.DataContext.get_current()
         context.raise_original_map_exception = True
         context.enable_progress_bars = context.print_on_execution_start = False
@@ -83,7 +87,8 @@ class RayEngine:
 class _Worker:
     """Compute results in a process of the cluster, which sees only the GPU that Ray assigned to it."""
 
-    def __init__(self, store: Store, job: Any) -> None:
+    def __init__(self, store: Store, job: Any, folder: str = ".") -> None:
+        os.chdir(folder)  # that of the command, from which relative paths start
         self.store, self.job = store, job
 
     def __call__(self, batch: Any) -> Any:
