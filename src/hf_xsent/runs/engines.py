@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -87,8 +88,9 @@ class RayEngine:
 class _Worker:
     """Compute results in a process of the cluster, which sees only the GPU that Ray assigned to it."""
 
-    def __init__(self, store: Store, job: Any, folder: str = ".") -> None:
-        os.chdir(folder)  # that of the command, from which relative paths start
+    def __init__(self, store: Store, job: Any, folder: str) -> None:
+        with suppress(OSError):
+            os.chdir(folder)  # that of the command, from which relative paths start
         self.store, self.job = store, job
 
     def __call__(self, batch: Any) -> Any:
