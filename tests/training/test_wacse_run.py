@@ -72,15 +72,6 @@ def test_from_align_words_to_a_trained_model(flags: dict[str, Any], tmp_path: Pa
     assert trainer.train_dataset.linked_pairs == 10
 
 
-def test_chunks_train_the_same(flags: dict[str, Any], tmp_path: Path) -> None:
-    losses = []
-    for number, more in enumerate(([], ["--pairs_per_chunk", "2"])):
-        chosen = flags | {"dropout": 0.0, "output_dir": tmp_path / f"out-{number}"}
-        trainer = _start(chosen, *more)
-        losses.append([line["loss"] for line in trainer.state.log_history if "loss" in line])
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
-
-
 def test_without_any_link_nothing_is_trained(flags: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="no pair has any: train on the JSONL of hf-xsent align-words"):
         _start(flags, german="de.tsv")
