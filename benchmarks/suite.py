@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 from hf_xsent import evaluate
 from hf_xsent.evaluation.summary import summary_table
+from hf_xsent.logs import configure_logging
 
 MODULES = [
     {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
@@ -51,6 +52,7 @@ def main() -> None:
     parser.add_argument("--prompts", nargs=2, metavar=("QUERY", "PASSAGE"))
     parser.add_argument("--max_length", type=int, default=192)
     options = parser.parse_args()
+    configure_logging()
     data, output = Path(options.data).resolve(), Path(options.output).resolve()
     with TemporaryDirectory() as folder:
         os.chdir(folder)  # so that the results name the models, not their places

@@ -354,7 +354,7 @@ def reports(tasks: list[EvaluationTask]) -> Iterator[list[Report]]:
 
 
 def test_the_table_says_what_was_measured_and_how(tasks: list[EvaluationTask], reports: list[Report]):
-    lines = reports[1].table(tasks[0]).splitlines()
+    lines = reports[1].text(tasks[0]).splitlines()
     assert lines[0].split() == ["Tatoeba", "pairs", "xx→en", "en→xx", "mean"]
     assert lines[2].split()[:2] == ["deu", "17"]
     assert lines[3].startswith("mean of all")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from scipy import stats
@@ -172,7 +172,9 @@ def _outcomes(runs: Sequence[Run], row: Record, task: str, group: str) -> list[O
     if not all(group in items.groups for items in outcomes):
         return []
     return [
-        Outcomes({name: items.rows[name] for name in items.groups[group]}, {group: items.groups[group]})
+        replace(
+            items, rows={name: items.rows[name] for name in items.groups[group]}, groups={group: items.groups[group]}
+        )
         for items in outcomes
     ]
 

@@ -62,10 +62,14 @@ class Report:
         yield from ((name, name, metrics) for name, metrics in self.languages.items())
         yield from ((f"mean of {name}", name, metrics) for name, metrics in self.groups.items())
 
-    def table(self, task: EvaluationTask) -> str:
-        """Format languages, groups, settings and protocol as text."""
+    def table(self, title: str, task: EvaluationTask) -> Table:
+        """Tabulate all metrics: a row for each language and for the mean of each group."""
         rows = [[label, *(metrics.get(key) for key in task.headings)] for label, _, metrics in self.rows()]
-        return f"{Table([task.title, *task.headings.values()], rows)}\n{join_settings(self.settings)}\n{self.protocol}"
+        return Table([title, *task.headings.values()], rows)
+
+    def text(self, task: EvaluationTask) -> str:
+        """Format table, settings and protocol as text."""
+        return f"{self.table(task.title, task)}\n{join_settings(self.settings)}\n{self.protocol}"
 
     def headline(self, task: EvaluationTask) -> str:
         """Format the main metric of all languages in one line."""
@@ -139,7 +143,7 @@ def _verdict(first: str, name: str, differences: Mapping[str, list[float]]) -> s
 def task_table(task: EvaluationTask, reports: Sequence[Report]) -> str:
     """Format the reports of one task, as one table if there are several layers, next to published scores."""
     sweep = len({report.settings.get("layer") for report in reports}) > 1
-    tables = [sweep_table(task, reports)] if sweep else [report.table(task) for report in reports]
+    tables = [sweep_table(task, reports)] if sweep else [report.text(task) for report in reports]
     published = published_lines(task, reports[0].groups)
     return "\n\n".join("\n".join([table, *published]) for table in tables)
 

@@ -77,8 +77,7 @@ def _bars(title: str, metric: str, reports: Mapping[str, Report]) -> str:
 
 def _tables(task: EvaluationTask, reports: Mapping[str, Report]) -> Iterator[Part]:
     for name, report in reports.items():
-        rows = [[label, *(metrics.get(key) for key in task.headings)] for label, _, metrics in report.rows()]
-        yield fold(f"{name}: all figures", Table(["", *task.headings.values()], rows).html())
+        yield fold(f"{name}: all figures", report.table("", task).html())
 
 
 def language_name(code: str) -> str:

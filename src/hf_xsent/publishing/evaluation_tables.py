@@ -64,12 +64,11 @@ def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
         names = {name.split()[0] for name in names}  # without the data split
     unit = "language pair" if report.task in ("bucc", "sts17", "sts22") else "language"
     measured = f"{len(names)} {unit}{'s' * (len(names) > 1)}"
-    rows = [[label, *(metrics.get(key) for key in task.headings)] for label, _, metrics in report.rows()]
     settings = ", ".join(f"{key} {value}" for key, value in report.settings.items() if key != "model")
     as_exported = all(report.settings.get(name, value) == value for name, value in encoding.items())
     return EvaluationTable(
         title=f"{task.title}{f' of {report.data}' if report.task == 'pairs' else ''}, {measured}",
-        table=Table([unit, *task.headings.values()], rows),
+        table=report.table(unit, task),
         note=f"{report.protocol}. {settings}.",
         result=_result(report, measured) if as_exported and report.task in _ON_THE_HUB else None,
     )
