@@ -62,7 +62,7 @@ class Report:
         yield from ((name, name, metrics) for name, metrics in self.languages.items())
         yield from ((f"mean of {name}", name, metrics) for name, metrics in self.groups.items())
 
-    def table(self, title: str, task: EvaluationTask) -> Table:
+    def table(self, title: str, task: EvaluationTask | type[EvaluationTask]) -> Table:
         """Tabulate all metrics: a row for each language and for the mean of each group."""
         rows = [[label, *(metrics.get(key) for key in task.headings)] for label, _, metrics in self.rows()]
         return Table([title, *task.headings.values()], rows)
