@@ -141,15 +141,18 @@ def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
 def test_links_and_negatives_are_read_from_every_format_of_records(tmp_path: Path, given: str) -> None:
     datasets = pytest.importorskip("datasets")
     records = [
-        {"source": "ein Hund", "target": "a dog", "links": "0-0 1-1", "source_negatives": ["Katze"]},
-        {"source": "ein Ei", "target": "an egg", "links": None, "source_negatives": None},
+        {"source": "ein Hund", "target": "a dog", "links": "0-0 1-1", "source_negatives": ["Katze"], "license": None},
+        {"source": "ein Ei", "target": "an egg", "links": None, "source_negatives": None, "license": "CC0"},
     ]
     data = datasets.Dataset.from_list(records)
     data.to_json(str(tmp_path / "pairs.jsonl"))
     data.to_parquet(str(tmp_path / "pairs.parquet"))
     data.save_to_disk(str(tmp_path / "saved"))
     rows = list(read_linked_pairs(_source(tmp_path / given)))
-    assert rows == [("ein Hund", "a dog", "0-0 1-1", ["Katze"], None), ("ein Ei", "an egg", None, None, None)]
+    assert rows == [
+        ("ein Hund", "a dog", "0-0 1-1", ["Katze"], None, None, None),
+        ("ein Ei", "an egg", None, None, None, None, "CC0"),
+    ]
     if given == "pairs.parquet":
         datasets.Dataset.from_list([records[0] | {"links": "0-9"}]).to_parquet(str(tmp_path / "pairs.parquet"))
         with pytest.raises(DataError, match=r"pairs\.parquet:1: the link 0-9 is outside the target"):
