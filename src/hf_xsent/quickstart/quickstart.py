@@ -32,8 +32,8 @@ PRETRAINED_ENCODER: dict[str, Any] = {"max_steps": 100, "learning_rate": 5e-5, "
 TOO_EASY = 95.0  # percent of queries whose translation comes first before training
 _TOO_EASY = (
     "the held-out pairs are too easy to show what training changes: the translation came first for {:.1f}% of queries "
-    "before it. Hold out more pairs (--dev_pairs), or measure pairs of your collection that are hard to distinguish: "
-    "hf-xsent evaluate"
+    "before it. Hold out more pairs (--dev_pairs), or measure pairs that are hard to distinguish: hf-xsent evaluate "
+    "--pairs FILE"
 )
 
 
