@@ -191,7 +191,13 @@ EXAMPLES = (  # public names whose docstrings have an example, in an order in wh
     "align_words",
     "align_documents", "align_document_files", "trim_vocabulary", "finetune",
 )  # fmt: skip
-NOT_RUN_EXAMPLES = ("publish", "export_onnx", "compare")  # the Hub, an extra, and hours; their tests run smaller ones
+NOT_RUN_EXAMPLES = (
+    "publish",
+    "export_onnx",
+    "export_gguf",
+    "check_runtimes",
+    "compare",
+)  # the Hub, extras, hours; their tests run smaller ones
 EXAMPLE_STAND_INS = {
     '"runs/mine"': '"runs/example"',
     '"runs/de", max_steps=1000': '"runs/example", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',

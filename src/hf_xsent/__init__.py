@@ -32,6 +32,8 @@ _PUBLIC = {  # the public names of each module; __init__.pyi names them for type
     "models.moco": "MoCoAlignedBert MoCoConfig MoCoForSentenceEmbedding",
     "models.pretraining": "SentenceEncoderForPreTraining",
     "models.wacse": "WacseConfig WacseForPreTraining WacseForSentenceEmbedding",
+    "publishing.check": "check_runtimes",
+    "publishing.gguf": "export_gguf",
     "publishing.hub": "publish",
     "publishing.model_card": "write_model_card",
     "publishing.onnx": "export_onnx",

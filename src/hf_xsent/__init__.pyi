@@ -27,6 +27,8 @@ from hf_xsent.models.pretraining import SentenceEncoderForPreTraining as Sentenc
 from hf_xsent.models.wacse import WacseConfig as WacseConfig
 from hf_xsent.models.wacse import WacseForPreTraining as WacseForPreTraining
 from hf_xsent.models.wacse import WacseForSentenceEmbedding as WacseForSentenceEmbedding
+from hf_xsent.publishing.check import check_runtimes as check_runtimes
+from hf_xsent.publishing.gguf import export_gguf as export_gguf
 from hf_xsent.publishing.hub import publish as publish
 from hf_xsent.publishing.model_card import write_model_card as write_model_card
 from hf_xsent.publishing.onnx import export_onnx as export_onnx

@@ -101,7 +101,7 @@ def test_a_card_states_the_facts_of_the_run_and_the_evaluation(exported: Path, r
         "| de | 1,200 |",
         "8 steps (1.50 epochs)",
         'SentenceTransformer("org/mine")',
-        "(the mean over the tokens; sentences",
+        "An embedding is the mean over the tokens",
         "de=pairs.tsv",
         "li2023dap",
     ):
@@ -207,11 +207,12 @@ def test_the_code_of_a_card_gives_the_embeddings_of_sentence_transformers(
     export_sentence_transformer(model, folder, AutoTokenizer.from_pretrained(encoder), dim=dim, verify=False)
     card = write_model_card(folder, run=run_folder, license="mit").read_text("utf-8")
     (code,) = re.findall(r"^```python\n(import torch\n.*?)^```", card, re.DOTALL | re.MULTILINE)
-    found: dict[str, Any] = {}
-    exec(code.replace('"mine"', repr(str(folder))), found)
-    expected = SentenceTransformer(str(folder), device="cpu").encode(["A dog runs.", "Ein Hund rennt."])
+    names: dict[str, Any] = {}
+    exec(code.replace('"mine"', repr(str(folder))), names)
+    sentences = ["A dog runs.", "Ein Hund rennt."]
+    expected = SentenceTransformer(str(folder), device="cpu").encode(sentences)
     assert expected.shape == (2, dim or 32)
-    np.testing.assert_allclose(found["embeddings"].numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(names["encode"](sentences), expected, atol=1e-5)
 
 
 def test_results_of_several_models_are_refused(results: Path) -> None:

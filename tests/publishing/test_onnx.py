@@ -18,6 +18,7 @@ from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, export_sentence_
 from hf_xsent.cli import main
 from hf_xsent.errors import MissingExtraError, ModelError, OutputError
 from hf_xsent.models.loading import load_encoder
+from hf_xsent.models.sentence_transformer_files import read_modules
 from hf_xsent.publishing import onnx
 
 needs_onnx = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="the extra onnx is not installed")
@@ -47,7 +48,6 @@ def test_the_vectors_are_the_same(
     folder = _export(encoder_folders[family], tmp_path / family, **settings)
     assert onnx.export_onnx(folder) == folder / "onnx" / "model.onnx"
     assert [path.name for path in (folder / "onnx").iterdir()] == ["model.onnx"]
-    assert "model_args" not in (folder / "sentence_bert_config.json").read_text("utf-8")
     ours = SentenceEmbedder.from_pretrained(str(folder), device="cpu").encode(sentences)
     np.testing.assert_allclose(onnx.OnnxEncoder(folder).encode(sentences), ours, atol=1e-4)
     single = onnx.OnnxEncoder(folder).encode(sentences[:1])
@@ -55,17 +55,17 @@ def test_the_vectors_are_the_same(
 
 
 class _TorchSession:
-    """What ``OnnxEncoder`` uses of onnxruntime, computed by the encoder itself."""
+    """What ``OnnxEncoder`` uses of onnxruntime, computed by torch."""
 
     def __init__(self, path: str, providers: list[str]) -> None:
-        self.encoder = load_encoder(str(Path(path).parents[1])).eval()
-
-    def get_inputs(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(name=name) for name in ("input_ids", "attention_mask")]
+        folder = str(Path(path).parents[1])
+        names = ["input_ids", "attention_mask"]
+        self.model = onnx._Sentences(load_encoder(folder), names, read_modules(folder)).eval()
 
     @torch.no_grad()
     def run(self, outputs: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-        return [self.encoder(**{name: torch.tensor(one) for name, one in inputs.items()})[outputs[0]].numpy()]
+        assert outputs == ["sentence_embedding"]
+        return [self.model(*(torch.tensor(inputs[name]) for name in self.model.names))[1].numpy()]
 
 
 @pytest.mark.parametrize("settings", [{}, PROMPT, PROMPT | {"default_prompt_name": None}], ids=["none", "one", "named"])
@@ -99,9 +99,9 @@ def test_int8_is_saved_only_if_it_is_accurate_enough(
     command = ["export", str(tmp_path / "out"), "--output", str(folder), "--onnx", "int8", "--largest_drop", "100"]
     assert main([*command, "--tatoeba", str(tmp_path / "tatoeba")]) == 0
     assert "int8 is saved: accuracy" in capsys.readouterr().out
-    plain, quantized = folder / onnx.PLAIN, folder / onnx.QUANTIZED
+    plain, quantized = folder / onnx.ONNX, folder / onnx.ONNX_INT8
     assert quantized.stat().st_size < 0.8 * plain.stat().st_size
-    whole, small = (onnx.OnnxEncoder(folder, file).encode(["The dog sleeps."]) for file in (onnx.PLAIN, onnx.QUANTIZED))
+    whole, small = (onnx.OnnxEncoder(folder, file).encode(["The dog sleeps."]) for file in (onnx.ONNX, onnx.ONNX_INT8))
     assert 0.98 < float((whole * small).sum() / np.linalg.norm(whole) / np.linalg.norm(small)) < 1
     falls = iter([90.0, 89.6, 90.0, 89.4])
     assert onnx.quantize_onnx(folder, lambda model: next(falls), 0.5) == (90.0, 89.6, True)
@@ -120,8 +120,8 @@ def test_a_model_that_differs_is_not_written(
     encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = _export(encoder_folders["bert"], tmp_path / "out")
-    monkeypatch.setattr(onnx, "_export", lambda encoder, batch, path: path.write_bytes(b"wrong"))
-    monkeypatch.setattr(onnx, "_difference", lambda encoder, path, batch: 0.01)
+    monkeypatch.setattr(onnx, "_export", lambda model, batch, path: path.write_bytes(b"wrong"))
+    monkeypatch.setattr(onnx, "_difference", lambda model, path, batch: 0.01)
     with pytest.raises(ModelError, match=r"differ from torch's by 1\.0e-02: nothing was written"):
         onnx.export_onnx(folder)
     assert list((folder / "onnx").iterdir()) == []

@@ -137,7 +137,11 @@ def test_an_export_is_plain(encoder_folders: dict[str, Path], tmp_path: Path) ->
         "pooling_mode_mean_tokens": True,
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
+        "pooling_mode_weightedmean_tokens": False,
+        "pooling_mode_lasttoken": False,
     }
+    special = json.loads((folder / "special_tokens_map.json").read_text())
+    assert special["pad_token"]["content"] == "[PAD]" and special["pad_token"]["lstrip"] is False
     assert json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"] == 17
     assert json.loads((folder / "tokenizer_config.json").read_text())["model_max_length"] == 17
     assert "mean" in (folder / "README.md").read_text() and "17 tokens" in (folder / "README.md").read_text()
@@ -210,16 +214,12 @@ def test_an_older_export_is_replaced_only_when_asked(encoder_folders: dict[str, 
     assert _names(tmp_path)[0] == "out" and not any(name.endswith(".part") for name in _names(tmp_path))
 
 
-def test_an_export_beside_other_files_is_not_replaced(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_run_is_not_replaced_by_an_export(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     model, tokenizer = _model(encoder_folders["bert"])
     folder = export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
-    for name in ("checkpoint-500", "notes.md"):
-        (folder / name).mkdir()
-        with pytest.raises(OutputError, match=f"{name} is not part of an export and would be deleted: move it"):
-            export_sentence_transformer(model, folder, tokenizer, overwrite=True, verify=False)
-        (folder / name).rmdir()
-    (folder / "onnx").mkdir()
-    export_sentence_transformer(model, folder, tokenizer, overwrite=True, verify=False)
+    (folder / "checkpoint-500").mkdir()
+    with pytest.raises(OutputError, match="is not an export"):
+        export_sentence_transformer(model, folder, tokenizer, overwrite=True, verify=False)
 
 
 def test_an_empty_folder_may_be_written_into(encoder_folders: dict[str, Path], tmp_path: Path) -> None:

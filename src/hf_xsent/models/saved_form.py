@@ -118,6 +118,13 @@ def _write_tokenizer(model: Any, folder: Path) -> None:
     settings = json.loads(path.read_text(encoding="utf-8"))
     if settings.get("tokenizer_class") == "TokenizersBackend":  # transformers 4 knows PreTrainedTokenizerFast
         write_json(path, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})
+    added = {str(token): token for token in tokenizer.added_tokens_decoder.values()}
+    fields = ("content", "lstrip", "normalized", "rstrip", "single_word")
+    special = {  # fastembed reads this file, which transformers 5 does not write
+        name: {field: getattr(added[token], field) for field in fields} if token in added else token
+        for name, token in tokenizer.special_tokens_map.items()
+    }
+    write_json(folder / "special_tokens_map.json", special)
 
 
 def _write_config(config: Any, folder: Path, dtype: torch.dtype, width: int, settings: Mapping[str, Any]) -> None:

@@ -21,6 +21,8 @@ from hf_xsent.models.loading import load_config, loading_errors, model_file, spl
 logger = logging.getLogger(__name__)
 _TYPES = "sentence_transformers.models."  # versions 2 to 6 read these names; version 6 has others
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
+# MLX and text-embeddings-inference up to 1.2 require flags that are always false here.
+_OTHER_FLAGS = ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _MIX, _MAP = "WeightedLayerPooling", "Dense"  # the modules of dual pivot's extraction
 OPEN_THERE = "open it with sentence_transformers.SentenceTransformer"
 
@@ -42,7 +44,7 @@ def write_modules(model: Any, folder: Path, dim: int | None) -> None:
         write_json(path, json.loads(path.read_text(encoding="utf-8")) | {"output_hidden_states": True})
     pooling = "mean" if config.pooling == "sum" else config.pooling  # cosines ignore the length
     flags = {flag: mode == pooling for flag, mode in _POOLING_FLAGS.items()}
-    flags["pooling_mode_mean_sqrt_len_tokens"] = False  # text-embeddings-inference up to 1.2 reads four flags
+    flags |= {f"pooling_mode_{name}": False for name in _OTHER_FLAGS}
     write_json(add("Pooling") / "config.json", {"word_embedding_dimension": width, **flags})
     if (linear_map := getattr(model, "linear_map", None)) is not None:
         sizes = {"in_features": linear_map.in_features, "out_features": linear_map.out_features}

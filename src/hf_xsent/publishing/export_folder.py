@@ -1,34 +1,51 @@
-"""Recognize exported folders."""
+"""Recognize exported folders and read how they encode."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from hf_xsent.errors import OutputError
+from hf_xsent.models.loading import SETTINGS
 from hf_xsent.models.saved_form import HEADS_FILE
+from hf_xsent.publishing.runtimes import SERVED_FILES
 
 RUN_FACTS = "training.json"  # what runs, checkpoints and exports state of the run that trained the model
-_OF_RUNS = (HEADS_FILE, "recipe.yaml")
-_EXPORTED = (
-    *("README.md", RUN_FACTS, "modules.json", "[1-9]_*", "onnx"),
-    *("config.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
-    *("model.safetensors*", "model-*.safetensors", "special_tokens_map.json", "added_tokens.json"),
-    *("tokenizer*", "vocab*", "merges.txt", "*.model"),
-)
+RUNTIMES_FILE = "runtimes.json"  # the runtimes in which it was opened
+_OF_RUNS = (HEADS_FILE, "recipe.yaml", "checkpoint-*")
 
 
 def check_export(folder: str | Path) -> None:
     """Raise an error unless a folder has an encoder with modules of sentence-transformers, and nothing of a run."""
     folder = Path(folder)
-    if not (folder / "modules.json").is_file() or any((folder / name).exists() for name in _OF_RUNS):
+    if not (folder / "modules.json").is_file() or any(any(folder.glob(name)) for name in _OF_RUNS):
         raise OutputError(f"{folder} is not an export: write one with hf-xsent export")
 
 
-def check_replaceable(folder: str | Path) -> None:
-    """Raise an error for a folder that is not an export, or has files that no export writes, such as checkpoints."""
-    check_export(folder)
-    for path in sorted(Path(folder).iterdir()):
-        if not any(path.match(pattern) for pattern in _EXPORTED):
-            raise OutputError(
-                f"{path} is not part of an export and would be deleted: move it, or choose another folder"
-            )
+def encoding_facts(folder: str | Path) -> dict[str, Any]:
+    """Return how a saved model encodes, as its files state it: prompt, pooling, length, dimensions, tokenizer."""
+    config, tokenizer, opened = (
+        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        for path in (Path(folder) / name for name in ("config.json", "tokenizer_config.json", RUNTIMES_FILE))
+    )
+    settings = config.get(SETTINGS, config)
+    pooling, mixes_layers = settings["pooling"], settings["model_type"] == "dual-pivot"
+    if mixes_layers and pooling == "mean":
+        pooling = "mean of layers"
+    elif pooling == "sum" and not mixes_layers:  # sentence-transformers has only the mean, of the same direction
+        pooling = "mean"
+    return {
+        "prompt": (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",
+        "pooling": pooling,
+        "max_length": settings["max_length"],
+        "normalize": settings["normalize"],
+        "dimensions": settings.get("dim") or config.get("encoder_config", config)["hidden_size"],
+        "truncated": settings.get("dim") is not None,
+        "plain": "encoder_config" not in config,
+        "pad_id": config.get("encoder_config", config).get("pad_token_id") or 0,
+        "pad_token": str(tokenizer.get("pad_token", "")),
+        "token_types": "token_type_ids" in tokenizer.get("model_input_names", ()),
+        "files": [file for file in SERVED_FILES if (Path(folder) / file).is_file()],
+        "opened": opened or [],
+    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +13,18 @@ from huggingface_hub import ModelCard, ModelCardData
 
 from hf_xsent.errors import OutputError
 from hf_xsent.files import write_text
-from hf_xsent.models.loading import SETTINGS
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
-from hf_xsent.publishing.export_folder import RUN_FACTS, check_export
+from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
+from hf_xsent.publishing.runtimes import RUNTIMES, resource, runtimes_table
 
 _POOLING_WORDS = {
     "cls": "the first token's hidden state",
     "mean": "the mean over the tokens",
     "max": "the maximum over the tokens",
-    "sum": "a weighted sum of layers, summed over the tokens",  # needs all layers: not in _POOLING_CODE
+    "sum": "a weighted sum of layers, summed over the tokens",
     "mean of layers": "a weighted sum of layers, averaged over the tokens",
 }
-_MASK = 'mask = batch["attention_mask"].unsqueeze(-1)\n'
-_POOLING_CODE = {
-    "cls": "embeddings = states[:, 0]",
-    "mean": f"{_MASK}embeddings = (states * mask).sum(1) / mask.sum(1)",
-    "max": f"{_MASK}embeddings = states.masked_fill(mask == 0, -torch.inf).amax(1)",
-}
-_EXAMPLES = ("A dog runs.", "Ein Hund rennt.")
+_MIXES = ("sum", "mean of layers")
 _TAGS = ["feature-extraction", "sentence-similarity", "cross-lingual", "bitext-mining", "hf-xsent"]
 
 
@@ -58,6 +51,11 @@ class CardFacts:
     ledger: dict[str, int] = field(default_factory=dict)  # pairs by origin and licence
     tables: list[EvaluationTable] = field(default_factory=list)
     plain: bool = True  # whether the folder has a plain encoder
+    pad_id: int = 0
+    pad_token: str = ""
+    token_types: bool = False  # whether the tokenizer returns token_type_ids
+    files: list[str] = field(default_factory=list)  # those of other runtimes, such as onnx/model.onnx
+    opened: list[dict[str, Any]] = field(default_factory=list)  # how runtimes opened them
 
     @property
     def method(self) -> dict[str, str]:
@@ -65,7 +63,7 @@ class CardFacts:
         name = str(self.recipe.get("method", "alignment"))
         if [*(self.recipe.get("objectives") or ())] == ["translation_ranking"]:
             name = "translation_ranking"
-        methods: dict[str, dict[str, str]] = yaml.safe_load(_resource("methods.yaml"))
+        methods: dict[str, dict[str, str]] = yaml.safe_load(resource("methods.yaml"))
         return methods[name]
 
 
@@ -87,13 +85,25 @@ def render_card(facts: CardFacts) -> ModelCard:
         "trained": all(table.measured for table in facts.tables),
         "method": facts.method,
         "pooling_in_words": _POOLING_WORDS[facts.pooling],
-        "pooling_code": _POOLING_CODE.get(facts.pooling),
-        "sentences": ", ".join(json.dumps(facts.prompt + sentence, ensure_ascii=False) for sentence in _EXAMPLES),
+        "snippets": [] if facts.pooling in _MIXES or not facts.plain else _snippets(facts),
+        "runtimes_table": runtimes_table(facts.opened).markdown() if facts.opened else "",
         "recipe": yaml.safe_dump(facts.recipe, sort_keys=False, allow_unicode=True, width=120).rstrip()
         if facts.recipe
         else "",
     }
-    return ModelCard.from_template(data, template_str=_resource("model_card_template.md"), **shown)
+    return ModelCard.from_template(data, template_str=resource("model_card_template.md"), **shown)
+
+
+def _snippets(facts: CardFacts) -> list[tuple[str, str, str, str]]:
+    """Return title, file, language and code of each runtime that opens a file of the export."""
+    repository = facts.repository or facts.name
+    folder = repository.rsplit("/", 1)[-1]
+    return [
+        (runtime.title, file, runtime.language, runtime.code(vars(facts), file, folder, repository))
+        for runtime in RUNTIMES[1:]
+        for file in runtime.files
+        if file in ("model.safetensors", *facts.files)
+    ]
 
 
 def write_model_card(
@@ -133,30 +143,10 @@ def write_model_card(
     return path
 
 
-def encoding_facts(folder: str | Path) -> dict[str, Any]:
-    """Return how a saved model encodes, as its config.json states it: prompt, pooling, length, dimensions."""
-    config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
-    settings = config.get(SETTINGS, config)
-    pooling, mixes_layers = settings["pooling"], settings["model_type"] == "dual-pivot"
-    if mixes_layers and pooling == "mean":
-        pooling = "mean of layers"
-    elif pooling == "sum" and not mixes_layers:  # sentence-transformers has only the mean, of the same direction
-        pooling = "mean"
-    return {
-        "prompt": (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",
-        "pooling": pooling,
-        "max_length": settings["max_length"],
-        "normalize": settings["normalize"],
-        "dimensions": settings.get("dim") or config.get("encoder_config", config)["hidden_size"],
-        "truncated": settings.get("dim") is not None,
-        "plain": "encoder_config" not in config,
-    }
-
-
 def _measured_as(folder: str | Path, encoding: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that results of this export have, in the words of ``evaluate``."""
     measured = {"dim": encoding["dimensions"], "max_length": encoding["max_length"]}
-    if encoding["pooling"] not in _POOLING_CODE:  # a mix of layers, whose sum and mean have the same cosines
+    if encoding["pooling"] in _MIXES:  # whose sum and mean have the same cosines
         return measured | {"layer": None}
     layers = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))["num_hidden_layers"]
     return measured | {"layer": layers, "pooling": encoding["pooling"]}
@@ -169,7 +159,3 @@ def facts_of_run(folder: str | Path) -> dict[str, Any]:
     """
     path = Path(folder) / RUN_FACTS
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
-
-
-def _resource(name: str) -> str:
-    return (files("hf_xsent.publishing") / name).read_text(encoding="utf-8")

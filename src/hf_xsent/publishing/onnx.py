@@ -1,16 +1,16 @@
-"""Export the encoder of an exported folder to ONNX, and quantize it.
+"""Export an exported folder to ONNX and OpenVINO, and quantize the ONNX model.
 
-``onnx/model.onnx`` maps token ids to hidden states; the program that opens it computes the pooling.
-``onnx/model_quantized.onnx`` has int8 weights and is saved only if it is accurate enough.
+``onnx/model.onnx`` maps token ids to hidden states (``last_hidden_state``) and to pooled, normalized and truncated
+embeddings (``sentence_embedding``). ``onnx/model_quantized.onnx`` has int8 weights and is saved only if it is accurate
+enough. ``openvino/openvino_model.xml`` is the same graph.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ import torch
 from torch import Tensor, nn
 
 from hf_xsent.errors import MissingExtraError, ModelError
-from hf_xsent.files import writing
+from hf_xsent.files import create_folder, writing
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import read_modules
 from hf_xsent.publishing.export_folder import check_export
+from hf_xsent.publishing.runtimes import ONNX, ONNX_INT8, OPENVINO
 
-PLAIN, QUANTIZED = "onnx/model.onnx", "onnx/model_quantized.onnx"
 _LARGEST_DIFFERENCE = 1e-4
 _CHARACTERS_PER_BATCH = 4096
 _SAMPLES = (["A dog."], ["Ein zweiter, etwas längerer Satz.", "第三句话。", "Третье предложение."] * 2)
@@ -36,41 +36,27 @@ _SAMPLES = (["A dog."], ["Ein zweiter, etwas längerer Satz.", "第三句话。"
 class OnnxEncoder:
     """An exported folder, run by onnxruntime: from text to sentence embeddings."""
 
-    def __init__(self, folder: str | Path, file: str = PLAIN) -> None:
+    def __init__(self, folder: str | Path, file: str = ONNX) -> None:
         self.session = load_onnxruntime().InferenceSession(str(Path(folder) / file), providers=["CPUExecutionProvider"])
         self.settings = read_modules(str(folder))
         self.tokenizer = load_tokenizer(str(folder))
         self.prompt = self.settings.get("prompts", {}).get(self.settings.get("default_prompt_name")) or ""
-        self.inputs = [node.name for node in self.session.get_inputs()]
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return N × d float32 embeddings; row i is the embedding of sentence i."""
         rows: list[Any] = [None] * len(sentences)
         for batch in batches_by_length([len(sentence) for sentence in sentences], _CHARACTERS_PER_BATCH):
-            for i, vector in zip(batch, self._embed([sentences[i] for i in batch]), strict=True):
+            texts = [self.prompt + sentences[i] for i in batch]
+            inputs = self.tokenizer(
+                texts, padding=True, truncation=True, max_length=self.settings["max_length"], return_tensors="np"
+            )
+            for i, vector in zip(batch, self.session.run(["sentence_embedding"], dict(inputs))[0], strict=True):
                 rows[i] = vector
         return np.stack(rows)
 
-    def _embed(self, sentences: list[str]) -> np.ndarray:
-        texts = [self.prompt + sentence for sentence in sentences]
-        batch = self.tokenizer(
-            texts, padding=True, truncation=True, max_length=self.settings["max_length"], return_tensors="np"
-        )
-        (states,) = self.session.run(["last_hidden_state"], {name: batch[name] for name in self.inputs})
-        mask, pooling = batch["attention_mask"][..., None], self.settings["pooling"]
-        if pooling == "cls":
-            vectors = states[:, 0]
-        elif pooling == "mean":
-            vectors = (states * mask).sum(1) / mask.sum(1)
-        else:
-            vectors = np.where(mask == 1, states, -np.inf).max(1)
-        if self.settings.get("normalize"):
-            vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors[:, : self.settings.get("dim")], dtype=np.float32)
-
 
 def export_onnx(folder: str | Path) -> Path:
-    """Write ``onnx/model.onnx`` into an export, with dynamic batch size and length; compare its states with torch's.
+    """Write ``onnx/model.onnx`` into an export, with dynamic batch size and length; compare its outputs with torch's.
 
     ```python
     from hf_xsent import export_onnx
@@ -81,29 +67,31 @@ def export_onnx(folder: str | Path) -> Path:
     folder = Path(folder)
     check_export(folder)
     load_onnxruntime()
-    if "mix" in read_modules(str(folder)):
-        raise ModelError(f"{folder} needs all layers, but ONNX files return only the last: use it with torch")
-    encoder = load_encoder(str(folder), attn_implementation="eager").eval()
+    settings = read_modules(str(folder))
+    if "mix" in settings:
+        raise ModelError(f"{folder} mixes its layers, which the ONNX export does not support: use it with torch")
     tokenizer = load_tokenizer(str(folder))
     batches = [dict(tokenizer(sentences, padding=True, return_tensors="pt")) for sentences in _SAMPLES]
-    with writing(folder / PLAIN) as part:
-        _export(encoder, batches[1], part)
-        difference = max(_difference(encoder, part, batch) for batch in batches)
+    encoder = load_encoder(str(folder), attn_implementation="eager")
+    model = _Sentences(encoder, list(batches[0]), settings).eval()
+    with writing(folder / ONNX) as part:
+        _export(model, batches[1], part)
+        difference = max(_difference(model, part, batch) for batch in batches)
         if difference > _LARGEST_DIFFERENCE:
-            raise ModelError(
-                f"hidden states of onnxruntime differ from torch's by {difference:.1e}: nothing was written"
-            )
-    _drop_model_arguments(folder)
-    return folder / PLAIN
+            raise ModelError(f"outputs of onnxruntime differ from torch's by {difference:.1e}: nothing was written")
+    return folder / ONNX
 
 
-def _drop_model_arguments(folder: Path) -> None:
-    """Remove ``model_args``, which sentence-transformers' ONNX backend passes to a loader that refuses it."""
-    path = folder / "sentence_bert_config.json"
-    settings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if settings.pop("model_args", None) is not None:
-        with writing(path) as part:
-            part.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+def export_openvino(folder: str | Path) -> Path:
+    """Write ``openvino/openvino_model.xml`` from ``onnx/model.onnx``, with float32 weights."""
+    try:
+        import openvino
+    except ImportError as error:
+        raise MissingExtraError("OpenVINO files need a package: pip install openvino") from error
+    path = Path(folder) / OPENVINO
+    create_folder(path.parent)
+    openvino.save_model(openvino.convert_model(Path(folder) / ONNX), path, compress_to_fp16=False)
+    return path
 
 
 def quantize_onnx(
@@ -117,39 +105,49 @@ def quantize_onnx(
 
     folder = Path(folder)
     before = accuracy(OnnxEncoder(folder))
-    with writing(folder / QUANTIZED) as part:
+    with writing(folder / ONNX_INT8) as part:
         with _quiet():
-            quantize_dynamic(str(folder / PLAIN), str(part), weight_type=QuantType.QInt8, per_channel=True)
+            quantize_dynamic(str(folder / ONNX), str(part), weight_type=QuantType.QInt8, per_channel=True)
         after = accuracy(OnnxEncoder(folder, os.path.relpath(part, folder)))
         saved = before - after <= largest_drop
         if not saved:
             part.unlink()
-            (folder / QUANTIZED).unlink(missing_ok=True)
+            (folder / ONNX_INT8).unlink(missing_ok=True)
     return before, after, saved
 
 
-class _States(nn.Module):
-    """The encoder with a fixed order of inputs and one output, as all runtimes expect."""
+class _Sentences(nn.Module):
+    """The encoder with a fixed order of inputs, which returns hidden states and embeddings of the sentences."""
 
-    def __init__(self, encoder: Any, names: Sequence[str]) -> None:
+    def __init__(self, encoder: Any, names: Sequence[str], settings: Mapping[str, Any]) -> None:
         super().__init__()
-        self.encoder, self.names = encoder, list(names)
+        self.encoder, self.names, self.settings = encoder, list(names), settings
 
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """Map N × L ids and mask (and token types) to N × L × d hidden states."""
-        states: Tensor = self.encoder(**dict(zip(self.names, inputs, strict=True))).last_hidden_state
-        return states
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Map N × L ids and mask (and token types) to N × L × d hidden states and N × dim embeddings."""
+        batch = dict(zip(self.names, inputs, strict=True))
+        states: Tensor = self.encoder(**batch).last_hidden_state
+        mask = batch["attention_mask"].unsqueeze(-1)
+        if self.settings["pooling"] == "cls":
+            embeddings = states[:, 0]
+        elif self.settings["pooling"] == "mean":
+            embeddings = (states * mask).sum(1) / mask.sum(1)
+        else:
+            embeddings = states.masked_fill(mask == 0, -torch.inf).amax(1)
+        if self.settings["normalize"]:
+            embeddings = nn.functional.normalize(embeddings, dim=-1)
+        return states, embeddings[:, : self.settings.get("dim")]
 
 
-def _export(encoder: Any, batch: dict[str, Tensor], path: Path) -> None:
+def _export(model: _Sentences, batch: dict[str, Tensor], path: Path) -> None:
     sizes = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("length", min=2)}
     with _quiet():
         torch.onnx.export(
-            _States(encoder, list(batch)),
+            model,
             tuple(batch.values()),
             str(path),
             input_names=list(batch),
-            output_names=["last_hidden_state"],
+            output_names=["last_hidden_state", "sentence_embedding"],
             dynamic_shapes={"inputs": tuple(sizes for _ in batch)},
             dynamo=True,
             external_data=False,
@@ -158,13 +156,15 @@ def _export(encoder: Any, batch: dict[str, Tensor], path: Path) -> None:
 
 
 @torch.inference_mode()
-def _difference(encoder: Any, path: Path, batch: dict[str, Tensor]) -> float:
-    """Return the largest difference between hidden states of torch and onnxruntime, padding excluded."""
+def _difference(model: _Sentences, path: Path, batch: dict[str, Tensor]) -> float:
+    """Return the largest difference between outputs of torch and onnxruntime, padding excluded."""
     session = load_onnxruntime().InferenceSession(str(path), providers=["CPUExecutionProvider"])
     inputs = {node.name: batch[node.name].numpy() for node in session.get_inputs()}
-    (theirs,) = session.run(None, inputs)
-    ours = encoder(**batch).last_hidden_state.numpy()
-    return float(np.abs(ours - theirs)[batch["attention_mask"].numpy() == 1].max())
+    states, embeddings = (
+        np.abs(theirs - ours.numpy())
+        for theirs, ours in zip(session.run(None, inputs), model(*batch.values()), strict=True)
+    )
+    return float(max(states[batch["attention_mask"].numpy() == 1].max(), embeddings.max()))
 
 
 @contextmanager

@@ -19,9 +19,11 @@ from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
 from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
-from hf_xsent.publishing.export_folder import RUN_FACTS, check_replaceable
-from hf_xsent.publishing.model_card import CardFacts, encoding_facts, facts_of_run, render_card
-from hf_xsent.publishing.onnx import export_onnx, load_onnxruntime, quantize_onnx
+from hf_xsent.publishing.check import check_runtimes
+from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
+from hf_xsent.publishing.gguf import export_gguf
+from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
+from hf_xsent.publishing.onnx import export_onnx, export_openvino, quantize_onnx
 from hf_xsent.publishing.settings import ExportSettings
 from hf_xsent.settings.command import command
 
@@ -47,12 +49,10 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     ```
     """
     folder = Path(settings.output)
-    if settings.onnx is not None:
-        load_onnxruntime()  # raises an error if it is not installed, before anything is written
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not settings.overwrite:
             raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
-        check_replaceable(folder)
+        check_export(folder)
     check_can_create(folder)
     embedder = _embedder(settings.model, settings.tokenizer, settings.dim)
     config = embedder.model.config
@@ -73,19 +73,25 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         facts = facts_of_run(run) if run else {}
         if facts:
             write_json(part / RUN_FACTS, facts)
-        card = render_card(CardFacts(**{"name": folder.name} | facts | encoding_facts(part)))
-        write_text(part / "README.md", f"{card}\n")
         if settings.verify:
             _verify(embedder, part, settings.dtype)
+        _add_formats(settings, part)
+        if settings.check:
+            check_runtimes(part, settings.node)
+        card = render_card(CardFacts(**{"name": folder.name} | facts | encoding_facts(part)))
+        write_text(part / "README.md", f"{card}\n")
     logger.info('exported to %s: open it with SentenceTransformer("%s")', folder, folder)
-    if settings.onnx is not None:
-        _add_onnx(settings)
     return folder
 
 
-def _add_onnx(settings: ExportSettings) -> None:
-    """Write ONNX files into the export; quantize and measure."""
-    logger.info("written: %s", export_onnx(settings.output))
+def _add_formats(settings: ExportSettings, folder: Path) -> None:
+    """Write ONNX, OpenVINO and GGUF files into the export; quantize ONNX and measure."""
+    if settings.onnx is not None or settings.openvino:
+        export_onnx(folder)
+    if settings.openvino:
+        export_openvino(folder)
+    for precision in settings.gguf or ():
+        export_gguf(folder, precision)
     if settings.onnx != "int8":
         return
     sets, count = load_tatoeba(str(settings.tatoeba), settings.languages), settings.sample
@@ -95,7 +101,7 @@ def _add_onnx(settings: ExportSettings) -> None:
         results = retrieval_by_language(model, pairs).values()
         return sum(result.mean for result in results) / len(results)
 
-    before, after, saved = quantize_onnx(settings.output, accuracy, settings.largest_drop)
+    before, after, saved = quantize_onnx(folder, accuracy, settings.largest_drop)
     logger.info(
         "int8 is %s: accuracy is %.2f in float32, %.2f in int8 (Tatoeba, %d languages, at most %d pairs each; allowed "
         "drop %s)",

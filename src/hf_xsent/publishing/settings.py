@@ -10,6 +10,26 @@ from hf_xsent.settings.common import TatoebaSettings
 from hf_xsent.settings.declare import setting
 
 
+def check_setting() -> Any:
+    """Declare whether to open an export in other runtimes."""
+    return setting(
+        False,
+        "Open the export in each runtime that is installed (ONNX Runtime, OpenVINO, fastembed, LangChain, "
+        "transformers.js, llama.cpp), compare with SentenceTransformer, and write the results into the model card.",
+    )
+
+
+def node_setting() -> Any:
+    """Declare where the JavaScript runtimes are."""
+    return setting(
+        None,
+        "For --check: a folder in which npm installed @huggingface/transformers and node-llama-cpp. (default: the "
+        "current folder)",
+        metavar="FOLDER",
+        local=True,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExportFolderSettings:
     """Where an export is written."""
@@ -42,6 +62,12 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
         "Add ONNX files, too; int8: also quantized ones, if they are accurate enough.",
         choices=("float32", "int8"),
     )
+    openvino: bool = setting(False, "Add OpenVINO files, too; implies ONNX files.")
+    gguf: list[str] | None = setting(
+        None, "Add GGUF files for llama.cpp with weights of these precisions.", choices=("float16", "q8_0")
+    )
+    check: bool = check_setting()
+    node: str | None = node_setting()
     languages: list[str] | None = setting(
         None, "Measure int8 on these languages of Tatoeba. (default: all)", metavar="CODE"
     )
@@ -109,6 +135,8 @@ class PublishSettings:
     )
     message: str | None = setting(None, "Commit message. (default: Upload NAME with hf-xsent)")
     dry_run: bool = setting(False, "Write the card, check the folder, list files; upload nothing.")
+    check: bool = check_setting()
+    node: str | None = node_setting()
     license: str | None = setting(None, "Card: licence of the weights: apache-2.0, cc-by-nc-4.0, …")
     results: list[str] | None = setting(
         None, "Card: report these results of hf-xsent evaluate --output.", metavar="FILE"

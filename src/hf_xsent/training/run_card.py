@@ -12,7 +12,8 @@ from transformers import Trainer, TrainingArguments
 from transformers.trainer_pt_utils import AcceleratorConfig
 
 from hf_xsent.files import is_local, write_text
-from hf_xsent.publishing.model_card import CardFacts, encoding_facts, render_card
+from hf_xsent.publishing.export_folder import encoding_facts
+from hf_xsent.publishing.model_card import CardFacts, render_card
 from hf_xsent.settings.declare import default_of
 from hf_xsent.training.recipe import recipe_settings
 from hf_xsent.training.settings import FolderSettings

@@ -1,0 +1,167 @@
+"""Describe a Unigram, WordPiece or BPE tokenizer in the keys of a GGUF file, as llama.cpp reads them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from hf_xsent.errors import ModelError
+
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6  # llama.cpp's types of tokens
+_WORD_START = "▁"
+_GAPS = 256  # how far behind the last used cell of the trie to look for free ones
+_SIDE = "|"  # a character that no combining mark composes with
+
+
+def add_tokenizer(writer: Any, tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    """Write the tokenizer's pieces, their types and scores, special tokens and normalization.
+
+    ``rows`` is the number of the encoder's word embeddings, which may have more rows than the tokenizer has pieces.
+    """
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    model = content["model"]
+    pieces = [f"[UNUSED{number}]" for number in range(rows)]
+    types = [_UNUSED] * rows
+    for piece, number in tokenizer.get_vocab().items():
+        pieces[number], types[number] = piece, _NORMAL
+    if model.get("byte_fallback"):
+        for number, piece in enumerate(pieces):
+            if len(piece) == 6 and piece.startswith("<0x"):
+                types[number] = _BYTE
+    for token in content["added_tokens"]:
+        types[token["id"]] = _CONTROL if token["special"] else _USER_DEFINED
+    if tokenizer.unk_token_id is not None:
+        types[tokenizer.unk_token_id] = _UNKNOWN
+    write = {"Unigram": _add_unigram, "WordPiece": _add_wordpiece, "BPE": _add_bpe}.get(model["type"])
+    if write is None:
+        raise ModelError(f"llama.cpp has no {model['type']} tokenizer: a GGUF file needs Unigram, WordPiece or BPE")
+    write(writer, tokenizer, content, pieces, types)
+    writer.add_token_types(types)
+    writer.add_bos_token_id(tokenizer.cls_token_id)
+    writer.add_eos_token_id(tokenizer.sep_token_id)
+    writer.add_sep_token_id(tokenizer.sep_token_id)
+    writer.add_pad_token_id(tokenizer.pad_token_id)
+    if tokenizer.unk_token_id is not None:
+        writer.add_unk_token_id(tokenizer.unk_token_id)
+    if tokenizer.mask_token_id is not None:
+        writer.add_mask_token_id(tokenizer.mask_token_id)
+    writer.add_add_bos_token(True)
+    writer.add_add_eos_token(True)
+
+
+def _add_unigram(
+    writer: Any, tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], pieces: list[str], types: list[int]
+) -> None:
+    scores = np.full(len(pieces), -1e4, dtype=np.float32)
+    vocabulary = content["model"]["vocab"]
+    scores[: len(vocabulary)] = [score for _, score in vocabulary]
+    writer.add_tokenizer_model("t5")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(pieces)
+    writer.add_token_scores(scores.tolist())
+    merges_spaces = len(tokenizer.tokenize("a  a")) == len(tokenizer.tokenize("a a"))
+    writer.add_remove_extra_whitespaces(merges_spaces)
+    writer.add_add_space_prefix(True)
+    if replacements := character_replacements(tokenizer.backend_tokenizer.normalizer):
+        writer.add_precompiled_charsmap(precompile(replacements))
+
+
+def _add_wordpiece(
+    writer: Any, tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], pieces: list[str], types: list[int]
+) -> None:
+    """Mark the pieces that start a word, instead of those that continue one."""
+    prefix = content["model"]["continuing_subword_prefix"]
+    special = [kind not in (_NORMAL, _USER_DEFINED) for kind in types]
+    marked = [
+        piece if is_special else piece.removeprefix(prefix) if piece.startswith(prefix) else _WORD_START + piece
+        for piece, is_special in zip(pieces, special, strict=True)
+    ]
+    writer.add_tokenizer_model("bert")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(marked)
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    lowercase = normalizer is not None and normalizer.normalize_str("A") == "a"
+    writer.add_bool("tokenizer.ggml.normalizer.lowercase", lowercase)
+    writer.add_bool(
+        "tokenizer.ggml.normalizer.strip_accents", normalizer is not None and normalizer.normalize_str("é") == "e"
+    )
+
+
+def _add_bpe(
+    writer: Any, tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], pieces: list[str], types: list[int]
+) -> None:
+    """Write BPE over bytes, as ModernBERT has it, or over characters with bytes for rare ones, as mmBERT has it."""
+    splitter = content["pre_tokenizer"] or {}
+    parts = splitter.get("pretokenizers", [splitter])
+    if parts[-1].get("type") == "ByteLevel":
+        if len(parts) > 1 or parts[0]["add_prefix_space"] or not parts[0]["use_regex"]:
+            raise ModelError("llama.cpp has no pre-tokenizer like that of this BPE tokenizer: no GGUF file is possible")
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre("gpt-2")
+    else:
+        writer.add_tokenizer_model("gemma4")
+        writer.add_tokenizer_pre("gemma4")
+    writer.add_token_list(pieces)
+    merges = content["model"]["merges"]
+    writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in merges])
+
+
+def character_replacements(normalizer: Any) -> dict[str, str]:
+    """Return what a normalizer replaces: characters, and pairs of a character and a combining mark."""
+    if normalizer is None:
+        return {}
+
+    def replaced(text: str) -> str:
+        return str(normalizer.normalize_str(f"{_SIDE}{text}{_SIDE}")[1:-1])
+
+    every = map(chr, range(1, sys.maxunicode + 1))
+    characters = [character for character in every if unicodedata.category(character) not in ("Cn", "Co", "Cs")]
+    replacements = {character: new for character in characters if (new := replaced(character)) != character}
+    for character in characters:
+        pair = unicodedata.decomposition(character).split()
+        if len(pair) == 2 and "<" not in pair[0]:
+            text = "".join(chr(int(code, 16)) for code in pair)
+            if (new := replaced(text)) != "".join(replacements.get(part, part) for part in text):
+                replacements[text] = new
+    return replacements
+
+
+def precompile(replacements: Mapping[str, str]) -> bytes:
+    """Write replacements as SentencePiece does: a double array trie over the bytes, then the replaced texts.
+
+    A cell holds the byte that leads to it (bits 0–7), whether its text ends here (8) and the distance to its children
+    (10–30): the child for a byte is at (cell XOR distance) XOR byte. The child for 0 holds a place in the texts.
+    """
+    texts, places = bytearray(), {}
+    for new in dict.fromkeys(replacements.values()):
+        places[new] = len(texts)
+        texts += new.encode() + b"\0"
+    trie: dict[int, Any] = {}
+    for old, new in replacements.items():
+        node = trie
+        for byte in old.encode():
+            node = node.setdefault(byte, {})
+        node[0] = places[new]
+    cells: dict[int, int] = {0: 0}
+    bases = {0}  # no two cells may have the same children's place
+    waiting, start = [(0, trie)], 1
+    while waiting:
+        cell, node = waiting.pop()
+        base = start
+        while base in bases or any(base ^ byte in cells for byte in node):
+            base += 1
+        bases.add(base)
+        start = max(start, base - _GAPS)
+        cells[cell] |= (cell ^ base) << 10 | (0 in node) << 8
+        for byte, child in node.items():
+            cells[base ^ byte] = byte if isinstance(child, dict) else child | 1 << 31
+        waiting += [(base ^ byte, child) for byte, child in node.items() if isinstance(child, dict)]
+    array = np.zeros((max(cells) | 255) + 1, dtype="<u4")
+    array[list(cells)] = list(cells.values())
+    return np.uint32(array.nbytes).tobytes() + array.tobytes() + bytes(texts)

@@ -1,0 +1,117 @@
+"""List the runtimes that open an export, with the code that does so and the files that they read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from hf_xsent.pages.tables import Table
+
+ONNX, ONNX_INT8, OPENVINO = "onnx/model.onnx", "onnx/model_quantized.onnx", "openvino/openvino_model.xml"
+GGUF = {"float16": "gguf/model-f16.gguf", "q8_0": "gguf/model-q8_0.gguf"}
+_WEIGHTS = {"model.safetensors": "float32"}
+_ONNX = {ONNX: "float32", ONNX_INT8: "int8"}
+_GGUF = {file: precision for precision, file in GGUF.items()}
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime: its code in ``snippets/``, the files that it opens, with their precision, and the package it needs.
+
+    ``token_ids`` is code in the names of the snippet, which returns the token ids of ``sentences``. A runtime without
+    it is not checked.
+    """
+
+    title: str
+    snippet: str
+    files: Mapping[str, str]
+    package: str = ""
+    token_ids: str = ""
+
+    @property
+    def language(self) -> str:
+        """The language of the snippet."""
+        return {"py": "python", "mjs": "js", "sh": "bash"}[self.snippet.rpartition(".")[2]]
+
+    def code(self, facts: Mapping[str, Any], file: str, folder: str, repository: str) -> str:
+        """Render the snippet for a file of the export in ``folder``; ``facts`` are those of ``encoding_facts``."""
+        template = Environment(undefined=StrictUndefined).from_string(resource(f"snippets/{self.snippet}.jinja"))
+        prompt = f"{json.dumps(facts['prompt'], ensure_ascii=False)} + " if facts["prompt"] else ""
+        names = {"name": Path(folder).name, "parent": str(Path(folder).parent), "repository": repository}
+        return template.render({**facts, **names, "file": file, "folder": folder, "prompt_plus": prompt})
+
+
+_ENCODE = "tokenizer.encode(prompt + sentence)"
+_PREPROCESS = 'preprocess([sentence], prompt=prompt)["input_ids"][0].tolist() for sentence in sentences]'
+RUNTIMES = (  # the first is the reference of the others
+    Runtime(
+        "sentence-transformers",
+        "sentence_transformers.py",
+        _WEIGHTS,
+        "sentence-transformers",
+        f"[model.{_PREPROCESS}",
+    ),
+    Runtime(
+        "transformers",
+        "transformers.py",
+        _WEIGHTS,
+        "transformers",
+        '[tokenizer(prompt + sentence, truncation=True)["input_ids"] for sentence in sentences]',
+    ),
+    Runtime("ONNX Runtime", "onnxruntime.py", _ONNX, "onnxruntime", f"[{_ENCODE}.ids for sentence in sentences]"),
+    Runtime("OpenVINO", "openvino.py", {OPENVINO: "float32"}, "openvino", f"[{_ENCODE}.ids for sentence in sentences]"),
+    Runtime(
+        "fastembed",
+        "fastembed.py",
+        _ONNX,
+        "fastembed",
+        "[model.model.tokenize([prompt + sentence])[0].ids for sentence in sentences]",
+    ),
+    Runtime("LangChain", "langchain.py", _WEIGHTS, "langchain-huggingface", f"[model._client.{_PREPROCESS}"),
+    Runtime(
+        "transformers.js",
+        "transformers_js.mjs",
+        _ONNX,
+        "@huggingface/transformers",
+        f"sentences.map((sentence) => shorten({_ENCODE}))",
+    ),
+    Runtime(
+        "llama.cpp (node-llama-cpp)",
+        "node_llama_cpp.mjs",
+        _GGUF,
+        "node-llama-cpp",
+        "sentences.map((sentence) => tokenize(prompt + sentence))",
+    ),
+    Runtime("llama.cpp (llama-server), Ollama", "llama_server.sh", _GGUF),
+    Runtime("text-embeddings-inference", "text_embeddings_inference.sh", _WEIGHTS),
+    Runtime("vLLM", "vllm.py", _WEIGHTS),
+    Runtime("Infinity", "infinity.py", _WEIGHTS),
+)
+SERVED_FILES = (ONNX, ONNX_INT8, OPENVINO, *_GGUF)  # beside the weights
+
+
+def runtimes_table(opened: Sequence[Mapping[str, Any]]) -> Table:
+    """Tabulate the runtimes in which an export was opened, from ``runtimes.json``."""
+    header = ["runtime", "file", "equal token ids", "smallest cosine: equal ids", "all texts", "text alone"]
+    rows: list[list[object]] = []
+    for each in opened:
+        name = f"{each['runtime']} {each['version']}".strip()
+        if each["smallest_cosine_of_all"] is None:
+            rows.append([name, each["file"], each["problem"], "", "", ""])
+            continue
+        equal = each["texts"] - len(each["different_token_ids"])
+        cosines = [each[f"smallest_cosine{of}"] for of in ("", "_of_all", "_alone")]
+        shown = ["" if cosine is None else f"{cosine:.6f}" for cosine in cosines]
+        rows.append([name, each["file"], f"{equal} of {each['texts']}", *shown])
+    return Table(header, rows)
+
+
+def resource(name: str) -> str:
+    """Read a file of this room that is not code."""
+    return (files("hf_xsent.publishing") / name).read_text(encoding="utf-8")

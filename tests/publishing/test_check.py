@@ -1,0 +1,94 @@
+"""The check opens an export in fresh processes and names what differs; `make test-runtimes` runs it in all runtimes."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hf_xsent import check_runtimes
+from hf_xsent.errors import ModelError
+from hf_xsent.publishing import check
+from hf_xsent.publishing.check import Opened, check_sentences, compare
+from hf_xsent.publishing.runtimes import RUNTIMES, Runtime, runtimes_table
+
+OPENED = Opened("a runtime", "1.0", "onnx/model.onnx", "float32", 1, 200)
+
+
+def _answer(**changed: Any) -> dict[str, Any]:
+    rows = np.eye(200) + 0.5
+    return {
+        "embeddings": rows.tolist(),
+        "alone": rows[:: check._ALONE].tolist(),
+        "token_ids": [[0, number, 2] for number in range(200)],
+        "seconds": 2.0,
+    } | changed
+
+
+def test_the_texts_are_of_many_kinds() -> None:
+    texts = check_sentences(128)
+    scripts = {unicodedata.name(character, "?").split()[0] for text in texts for character in text}
+    assert len(texts) == len(set(texts)) == 200 and len(scripts) > 25
+    assert {"", " ", "\n"} < set(texts) and all(len(text) >= 1280 for text in texts[-3:])
+    assert all(len(text) > 80_000 for text in check_sentences(8192)[-3:])
+
+
+def test_equal_answers_have_no_problem() -> None:
+    result = compare(OPENED, _answer(), _answer())
+    assert result.problem == "" and result.different_token_ids == [] and result.sentences_per_second == 96.0
+    assert result.smallest_cosine == pytest.approx(1) and result.smallest_cosine_alone == pytest.approx(1)
+
+
+WRONG = np.eye(200) + 0.5
+WRONG[7] = WRONG[8]
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"embeddings": WRONG.tolist()}, "embeddings differ at equal token ids: the smallest cosine is 0.98"),
+        ({"embeddings": (2 * np.eye(200) + 1).tolist()}, "embeddings have other lengths"),
+        ({"embeddings": np.ones((200, 3)).tolist()}, r"it returns \(200, 3\) values, not \(200, 200\)"),
+        ({"embeddings": np.full((200, 200), None).tolist()}, "the smallest cosine is nan"),
+        ({"token_ids": [[1]] * 200}, "no text has the token ids"),
+    ],
+    ids=["embeddings", "lengths", "shape", "NaN", "token ids"],
+)
+def test_a_difference_is_named(changed: dict[str, Any], problem: str) -> None:
+    import re
+
+    assert re.search(problem, compare(OPENED, _answer(), _answer(**changed)).problem)
+
+
+def test_texts_with_other_token_ids_are_counted_and_no_problem() -> None:
+    ids = _answer()["token_ids"]
+    ids[7] = [0, 2]
+    result = compare(OPENED, _answer(), _answer(embeddings=WRONG.tolist(), token_ids=ids))
+    assert result.problem == "" and result.different_token_ids == [7]
+    assert result.smallest_cosine == pytest.approx(1) and result.smallest_cosine_of_all < 0.99
+    assert "| a runtime 1.0 | onnx/model.onnx | 199 of 200 | 1.000000 |" in runtimes_table([vars(result)]).markdown()
+
+
+@pytest.mark.slow
+def test_an_export_is_opened_in_fresh_processes(
+    exported: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reference = RUNTIMES[0]
+    absent = Runtime("absent", "openvino.py", {"model.safetensors": "float32"}, "no-such-package", "[]")
+    monkeypatch.setattr(check, "RUNTIMES", (reference, absent))
+    results = check_runtimes(exported)
+    assert [result.problem for result in results] == ["", "not checked: it is not installed"]
+    assert results[0].smallest_cosine == pytest.approx(1)
+    written = json.loads((exported / "runtimes.json").read_text("utf-8"))
+    assert [each["runtime"] for each in written] == ["sentence-transformers", "absent"]
+    broken = replace(reference, title="broken", token_ids="[no_such_name]")
+    monkeypatch.setattr(check, "RUNTIMES", (broken,))
+    with pytest.raises(
+        ModelError, match="model.safetensors in broken .*: it does not open: \"NameError: name 'no_such"
+    ):
+        check_runtimes(exported)

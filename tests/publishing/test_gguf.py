@@ -1,0 +1,98 @@
+"""GGUF files have llama.cpp's names and keys; `make test-runtimes` opens them in llama.cpp."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import normalizers
+from transformers import AutoModel, AutoTokenizer
+
+from hf_xsent import DapForSentenceEmbedding, export_gguf, export_sentence_transformer
+from hf_xsent.errors import MissingExtraError, ModelError
+from hf_xsent.publishing.gguf_tokenizer import character_replacements, precompile
+
+needs_gguf = pytest.mark.skipif(find_spec("gguf") is None, reason="the extra gguf is not installed")
+
+
+def _longest_replacement(compiled: bytes, text: bytes) -> tuple[int, str] | None:
+    """Return length and replacement of the longest prefix of a text, found as llama.cpp does."""
+    size = int(np.frombuffer(compiled[:4], "<u4")[0])
+    cells, texts = [int(cell) for cell in np.frombuffer(compiled[4 : 4 + size], "<u4")], compiled[4 + size :]
+
+    def children(cell: int) -> int:
+        return (cells[cell] >> 10) << ((cells[cell] & 1 << 9) >> 6)
+
+    cell, longest = children(0), None
+    for place, byte in enumerate(text, 1):
+        cell ^= byte
+        if cells[cell] & (1 << 31 | 0xFF) != byte:
+            break
+        ends = cells[cell] >> 8 & 1
+        cell ^= children(cell)
+        if ends:
+            start = cells[cell] & (1 << 31) - 1
+            longest = place, texts[start : texts.index(b"\0", start)].decode()
+    return longest
+
+
+def test_every_replacement_of_a_normalizer_is_in_the_trie() -> None:
+    replacements = character_replacements(normalizers.NFKC())
+    assert replacements["ﬁ"] == "fi" and replacements["e\u0301"] == "é" and "a" not in replacements
+    compiled = precompile(replacements)
+    for old, new in replacements.items():
+        assert _longest_replacement(compiled, f"{old}!".encode()) == (len(old.encode()), new)
+    assert _longest_replacement(compiled, b"abc") is None
+
+
+def test_characters_may_be_removed() -> None:
+    replacements = character_replacements(normalizers.Replace("\u200b", ""))
+    assert replacements == {"\u200b": ""}
+    assert _longest_replacement(precompile(replacements), "\u200bx".encode()) == (3, "")
+    assert character_replacements(None) == {}
+
+
+def _export(encoder: Path, folder: Path, pooling: str = "mean") -> Path:
+    model = DapForSentenceEmbedding.from_backbone(str(encoder), pooling=pooling, max_length=40).eval()
+    return export_sentence_transformer(model, folder, AutoTokenizer.from_pretrained(encoder), verify=False)
+
+
+@needs_gguf
+def test_keys_and_tensors_are_llama_cpp_s(tiny_encoders: Path, tmp_path: Path) -> None:
+    import gguf
+
+    reader = gguf.GGUFReader(export_gguf(_export(tiny_encoders, tmp_path / "out")))
+    architecture = reader.fields["general.architecture"].contents()
+    keys = {name.replace(f"{architecture}.", ""): field for name, field in reader.fields.items()}
+    assert keys["context_length"].contents() == 40 and keys["pooling_type"].contents() == 1
+    assert keys["attention.causal"].contents() is False
+    tokenizer, encoder = AutoTokenizer.from_pretrained(tiny_encoders), AutoModel.from_pretrained(tiny_encoders)
+    assert keys["tokenizer.ggml.bos_token_id"].contents() == tokenizer.cls_token_id
+    assert len(keys["tokenizer.ggml.tokens"].contents()) == encoder.config.vocab_size
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    words = encoder.get_input_embeddings().weight.detach().numpy()
+    np.testing.assert_allclose(tensors["token_embd.weight"].data, words, atol=1e-3)
+    if "position_embd.weight" in tensors:
+        assert tensors["position_embd.weight"].data.shape == (40, 32)
+
+
+@needs_gguf
+def test_q8_0_is_smaller(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = _export(encoder_folders["bert"], tmp_path / "out")
+    half, eight = export_gguf(folder), export_gguf(folder, "q8_0")
+    assert [path.name for path in (half, eight)] == ["model-f16.gguf", "model-q8_0.gguf"]
+    assert eight.stat().st_size < 0.8 * half.stat().st_size
+
+
+@needs_gguf
+def test_max_pooling_has_no_gguf_file(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="llama.cpp cannot compute bert with max pooling"):
+        export_gguf(_export(encoder_folders["bert"], tmp_path / "out", pooling="max"))
+
+
+def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "gguf", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "hf-xsent\[gguf\]"'):
+        export_gguf(tmp_path)
