@@ -8,6 +8,7 @@ VENV := .venv
 MINIMUM := .venv-minimum
 COMPILED := .venv-extras
 OPENERS := .venv-openers
+RUNTIMES := .venv-runtimes
 SITE := .venv-docs
 ONNX := .venv-onnx
 EXTRAS := dev,demo,mining,evaluate,mteb,lora,ray
@@ -42,6 +43,9 @@ test-extras: $(COMPILED)/installed $(ONNX)/installed ## the tests of rarer extra
 test-openers: $(VENV)/installed-dev $(OPENERS)/installed ## exports in environments that have transformers or sentence-transformers alone
 	HF_XSENT_OPENERS=$(abspath $(OPENERS)) $(VENV)/bin/python -m pytest tests/publishing/test_other_environments.py $(PYTEST_ARGS)
 
+test-runtimes: $(RUNTIMES)/installed ## open exports in ONNX Runtime, OpenVINO, fastembed, transformers.js and llama.cpp
+	$(RUNTIMES)/bin/python benchmarks/runtimes.py --node $(RUNTIMES)/node --output $(RUNTIMES)/results.json $(ARGS)
+
 docs: $(SITE)/installed ## build the docs site into build/site; a dead link is an error
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --site-dir build/site
 
@@ -61,7 +65,7 @@ fix: $(VENV)/installed-dev ## let ruff mend and format
 	$(VENV)/bin/ruff format .
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(MINIMUM) $(COMPILED) $(OPENERS) $(SITE) $(ONNX) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(MINIMUM) $(COMPILED) $(OPENERS) $(RUNTIMES) $(SITE) $(ONNX) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Environments. A stamp is renewed when pyproject.toml or its constraints are; `installed-dev` builds on `installed-demo`.
@@ -113,9 +117,18 @@ $(OPENERS)/installed: constraints.txt
 	$(OPENERS)/sentence-transformers-oldest/bin/python $(PIP) torch==2.13.0 sentence-transformers==3.0.1 'transformers<5'
 	@touch $@
 
+# Packages of npm whose scripts would download what is not used: graphics cards and other systems.
+$(RUNTIMES)/installed: pyproject.toml constraints.txt
+	@$(call require-python)
+	$(PYTHON) -m venv --clear $(RUNTIMES)
+	$(RUNTIMES)/bin/python $(PIP) $(call pinned,$(PYTHON)) --editable '.[onnx,openvino,gguf]' fastembed langchain-huggingface
+	if command -v npm; then npm install --prefix $(RUNTIMES)/node --ignore-scripts --omit=optional --no-audit --no-fund \
+		@huggingface/transformers@4.3.1 node-llama-cpp@3.21.1 @node-llama-cpp/linux-x64@3.21.1; fi
+	@touch $@
+
 define require-python
 $(PYTHON) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
 echo "hf-xsent needs Python 3.10 or newer with venv, and '$(PYTHON)' is not that: name another, as in 'make PYTHON=python3.12'." >&2; exit 1; }
 endef
 
-.PHONY: help docs quickstart attack gpu test test-ray test-minimum test-extras test-openers lint fix clean
+.PHONY: help docs quickstart attack gpu test test-ray test-minimum test-extras test-openers test-runtimes lint fix clean

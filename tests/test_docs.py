@@ -39,6 +39,7 @@ NOT_RUN = {  # reason: blocks that say so
     "hardware": 5,  # GPUs, a Ray cluster
     "duckdb": 1,  # tests/mining/test_parquet.py reads the vectors with it
     "hub": 1,
+    "runtimes": 10,  # other programs; make test-runtimes runs all that can be installed
     "onnx": 2,  # an extra; tests/publishing/test_onnx.py runs it where it is installed
     "mteb": 1,  # an extra; tests/evaluation/test_mteb_tasks.py
 }
@@ -191,13 +192,8 @@ EXAMPLES = (  # public names whose docstrings have an example, in an order in wh
     "align_words",
     "align_documents", "align_document_files", "trim_vocabulary", "finetune",
 )  # fmt: skip
-NOT_RUN_EXAMPLES = (
-    "publish",
-    "export_onnx",
-    "export_gguf",
-    "check_runtimes",
-    "compare",
-)  # the Hub, extras, hours; their tests run smaller ones
+# A Hub, extras, and hours; their tests run smaller ones.
+NOT_RUN_EXAMPLES = ("publish", "export_onnx", "export_gguf", "check_runtimes", "compare")
 EXAMPLE_STAND_INS = {
     '"runs/mine"': '"runs/example"',
     '"runs/de", max_steps=1000': '"runs/example", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',

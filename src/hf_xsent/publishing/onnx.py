@@ -87,7 +87,7 @@ def export_openvino(folder: str | Path) -> Path:
     try:
         import openvino
     except ImportError as error:
-        raise MissingExtraError("OpenVINO files need a package: pip install openvino") from error
+        raise MissingExtraError('OpenVINO files need an extra: pip install "hf-xsent[openvino]"') from error
     path = Path(folder) / OPENVINO
     create_folder(path.parent)
     openvino.save_model(openvino.convert_model(Path(folder) / ONNX), path, compress_to_fp16=False)
