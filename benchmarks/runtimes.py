@@ -29,8 +29,10 @@ from transformers import (
 )
 
 from hf_xsent import check_runtimes, export_gguf, export_sentence_transformer, trim_vocabulary
+from hf_xsent.errors import ModelError
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing.check import check_sentences
+from hf_xsent.publishing.export_folder import RUNTIMES_FILE
 from hf_xsent.publishing.onnx import export_onnx, export_openvino, quantize_onnx
 
 PIECES = 1500
@@ -162,6 +164,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     results = json.loads(arguments.output.read_text("utf-8")) if arguments.output.is_file() else {}
     small = [SMALL, f"{SMALL}, trimmed", f"{SMALL}, 128 dimensions"] if arguments.model else []
+    problems: list[str] = []
     for name in (*KINDS, *small):
         if arguments.only not in name:
             continue
@@ -173,8 +176,14 @@ def main() -> None:
             quantize_onnx(folder, lambda model: 0.0, 100.0)
             export_gguf(folder, "float16")
             export_gguf(folder, "q8_0")
-            results[name] = [vars(result) for result in check_runtimes(folder, arguments.node)]
+            try:
+                check_runtimes(folder, arguments.node)
+            except ModelError as error:
+                problems.append(f"{name}: {error}")
+            results[name] = json.loads((folder / RUNTIMES_FILE).read_text("utf-8"))
         arguments.output.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    if problems:
+        raise SystemExit("\n".join(problems))
 
 
 if __name__ == "__main__":

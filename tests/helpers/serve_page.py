@@ -24,19 +24,19 @@ FACTS = {
 HOW = {
     "sentence-transformers": "Reads everything from the folder: pooling, prompt, length, dimensions.",
     "transformers": "Knows neither prompt nor pooling: the code has them.",
-    "ONNX Runtime": "`onnx/model.onnx` has pooling, normalization and the dimensions inside: read `sentence_embedding`. "
+    "ONNX Runtime": "`onnx/model.onnx` has pooling, normalization and dimensions inside: read `sentence_embedding`. "
     "Needs `pip install onnxruntime tokenizers`, no torch.",
     "OpenVINO": "The same graph, written by `--openvino`. Without the setting, OpenVINO may compute in bfloat16.",
     "fastembed": "Pooling and normalization are arguments. Versions before 0.9 open the folder, too: they need "
     "`special_tokens_map.json`, which an export has.",
     "LangChain": "Runs sentence-transformers.",
     "transformers.js": 'In Node and in the browser. `dtype: "q8"` opens `onnx/model_quantized.onnx`.',
-    "llama.cpp (node-llama-cpp)": "GGUF files have pooling and tokenizer inside, no prompt, no dimensions. The code adds "
-    "the first special token, truncates and normalizes, which node-llama-cpp does not.",
-    "llama.cpp (llama-server), Ollama": "Both normalize. Truncate long texts to the maximum length, remove spaces at the "
-    "end of a text, and begin it with the prompt.",
-    "text-embeddings-inference": "Reads pooling and length from the folder; not the default prompt, so the text begins "
-    "with it.",
+    "llama.cpp (node-llama-cpp)": "GGUF files have pooling and tokenizer inside, no prompt, no dimensions. The code "
+    "adds the first special token, truncates and normalizes, which node-llama-cpp does not.",
+    "llama.cpp (llama-server), Ollama": "Both normalize. Truncate long texts to the maximum length, remove spaces at "
+    "the end of a text, and begin it with the prompt.",
+    "text-embeddings-inference": "Reads pooling and length from the folder; not the default prompt, so the text "
+    "begins with it.",
     "vLLM": "Reads pooling, normalization and `matryoshka_dimensions` from the folder; not the default prompt.",
     "Infinity": "Always normalizes, ignores the default prompt and the dimensions.",
 }
@@ -57,13 +57,15 @@ npm install --prefix node @huggingface/transformers node-llama-cpp
 hf-xsent export runs/mine --output exported-all --onnx float32 --openvino --gguf float16 q8_0 --check --node node
 ```
 
-`--check` opens each file in each runtime that is installed, in a fresh process that runs the code below. It compares token ids and embeddings of
-200 texts in 27 scripts (emoji, characters that NFKC changes, empty and blank texts, spaces and newlines at both ends, texts beyond the maximum length)
-with SentenceTransformer in float32, and each fifth text alone with the same text in a batch of 32. If a file does not open, or
-embeddings differ although the token ids are equal, nothing is written; `hf-xsent publish --check` does the same before an upload. The results are in
-`runtimes.json` and in the model card. The smallest allowed cosines at equal token ids are {floors}.
+`--check` opens each file in each runtime that is installed, in a fresh process that runs the code below. It compares
+token ids and embeddings of 200 texts in 27 scripts (emoji, characters that NFKC changes, empty and blank texts, spaces
+and newlines at both ends, texts beyond the maximum length) with SentenceTransformer in float32, and each fifth text
+alone with the same text in a batch of 32. If a file does not open, or embeddings differ although the token ids are
+equal, nothing is written; `hf-xsent publish --check` does the same before an upload. The results are in `runtimes.json`
+and in the model card. The smallest allowed cosines at equal token ids are {floors}.
 
-A difference of token ids is not an error of the export: the runtime's tokenizer differs from that of transformers. The table shows for how many texts.
+A difference of token ids is not an error of the export: the runtime's tokenizer differs from that of transformers. The
+table shows for how many texts.
 """
 
 
@@ -87,7 +89,7 @@ def _results(results: dict[str, list[dict[str, Any]]]) -> str:
         "Measured by `benchmarks/runtimes.py`, which wrote "
         "[benchmarks/results/runtimes.json](../benchmarks/results/runtimes.json). "
         "Sentences per second are of 192 texts, on two cores that other programs used at the same time: compare them "
-        "within a table only. Encoders other than multilingual-e5-small have random weights, 3 layers and 128 dimensions."
+        "within a table only. Encoders other than multilingual-e5-small have random weights, 3 layers, 128 dimensions."
     ]
     for name, rows in results.items():
         cells: list[list[object]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -130,6 +131,10 @@ def test_an_unreachable_hub_is_one_sentence(exported: Path, hub: LocalHub, at_th
 def test_what_must_not_be_published_is_refused(exported: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     assert "is not an export: write one" in _refused(tmp_path / "thesis")
+    for name in ("tokenizer.json", "model.safetensors"):
+        (exported / name).rename(tmp_path / name)
+        assert re.search(rf"has no {name[:5]}.*: export the model again", _refused(exported))
+        (tmp_path / name).rename(exported / name)
     for name in ("pytorch_model.bin", "1_Pooling/extra.pkl"):
         (exported / name).write_bytes(b"\x80\x04.")
         assert f"{exported / name} may contain pickled code" in _refused(exported)

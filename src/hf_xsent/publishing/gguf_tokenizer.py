@@ -38,14 +38,17 @@ def add_tokenizer(writer: Any, tokenizer: PreTrainedTokenizerBase, rows: int) ->
         types[token["id"]] = _CONTROL if token["special"] else _USER_DEFINED
     if tokenizer.unk_token_id is not None:
         types[tokenizer.unk_token_id] = _UNKNOWN
+    ends = tokenizer("")["input_ids"]
+    if len(ends) != 2:
+        raise ModelError(f"llama.cpp adds a token before and after a text, but this tokenizer adds {len(ends)}")
     write = {"Unigram": _add_unigram, "WordPiece": _add_wordpiece, "BPE": _add_bpe}.get(model["type"])
     if write is None:
         raise ModelError(f"llama.cpp has no {model['type']} tokenizer: a GGUF file needs Unigram, WordPiece or BPE")
     write(writer, tokenizer, content, pieces, types)
     writer.add_token_types(types)
-    writer.add_bos_token_id(tokenizer.cls_token_id)
-    writer.add_eos_token_id(tokenizer.sep_token_id)
-    writer.add_sep_token_id(tokenizer.sep_token_id)
+    writer.add_bos_token_id(ends[0])
+    writer.add_eos_token_id(ends[1])
+    writer.add_sep_token_id(ends[1])
     writer.add_pad_token_id(tokenizer.pad_token_id)
     if tokenizer.unk_token_id is not None:
         writer.add_unk_token_id(tokenizer.unk_token_id)

@@ -13,6 +13,7 @@ from huggingface_hub.errors import HTTPError
 from hf_xsent.errors import OutputError
 from hf_xsent.files import readable_size
 from hf_xsent.pages.tables import Table
+from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import check_export
 from hf_xsent.publishing.model_card import write_model_card
 from hf_xsent.publishing.settings import PublishSettings
@@ -20,6 +21,7 @@ from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
 
+_REQUIRED = ("config.json", "tokenizer.json", "model*.safetensors")
 _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"}
 _NOT_UPLOADED = {".git", ".cache"}  # folders of git and of downloads, which huggingface_hub skips
 _CARD_FIELDS = {  # what a card must state, and the flag with which publish writes it
@@ -52,6 +54,8 @@ def publish(settings: PublishSettings) -> Published:
     publish("exported/mine", "org/mine", private=True)
     ```
     """
+    if settings.check:
+        check_runtimes(settings.folder, settings.node)
     card = {name: getattr(settings, name) for name in ("license", "name", "base_model", "languages", "datasets")}
     if any(card.values()) or settings.results or settings.run or not Path(settings.folder, "README.md").is_file():
         card |= {"repository": settings.repository, "name": settings.name or settings.repository.rsplit("/", 1)[-1]}
@@ -61,9 +65,12 @@ def publish(settings: PublishSettings) -> Published:
 
 
 def plan_upload(folder: str | Path) -> dict[str, int]:
-    """Return the size of each file of an export; refuse one with pickled files or an incomplete card."""
+    """Return the size of each file of an export; refuse one with missing or pickled files or an incomplete card."""
     folder = Path(folder)
     check_export(folder)
+    for pattern in _REQUIRED:
+        if not any(folder.glob(pattern)):
+            raise OutputError(f"{folder} has no {pattern}: export the model again")
     paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
     sizes = {name.as_posix(): path.stat().st_size for name, path in paths.items() if not _NOT_UPLOADED & {*name.parts}}
     for name in sizes:
