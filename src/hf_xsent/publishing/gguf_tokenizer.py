@@ -15,6 +15,7 @@ from hf_xsent.errors import ModelError
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6  # llama.cpp's types of tokens
 _WORD_START = "▁"
+_MOST_SPACES = 32
 _GAPS = 256  # how far behind the last used cell of the trie to look for free ones
 _SIDE = "|"  # a character that no combining mark composes with
 
@@ -68,8 +69,8 @@ def _add_unigram(
     writer.add_tokenizer_pre("default")
     writer.add_token_list(pieces)
     writer.add_token_scores(scores.tolist())
-    merges_spaces = len(tokenizer.tokenize("a  a")) == len(tokenizer.tokenize("a a"))
-    writer.add_remove_extra_whitespaces(merges_spaces)
+    strips_spaces = tokenizer.tokenize("a ") == tokenizer.tokenize("a")
+    writer.add_remove_extra_whitespaces(strips_spaces)
     writer.add_add_space_prefix(True)
     if replacements := character_replacements(tokenizer.backend_tokenizer.normalizer):
         writer.add_precompiled_charsmap(precompile(replacements))
@@ -116,7 +117,7 @@ def _add_bpe(
 
 
 def character_replacements(normalizer: Any) -> dict[str, str]:
-    """Return what a normalizer replaces: characters, and pairs of a character and a combining mark."""
+    """Return what a normalizer replaces: characters, a character with combining marks, and several spaces."""
     if normalizer is None:
         return {}
 
@@ -126,12 +127,14 @@ def character_replacements(normalizer: Any) -> dict[str, str]:
     every = map(chr, range(1, sys.maxunicode + 1))
     characters = [character for character in every if unicodedata.category(character) not in ("Cn", "Co", "Cs")]
     replacements = {character: new for character in characters if (new := replaced(character)) != character}
+    sequences = [" " * count for count in range(2, _MOST_SPACES)]
     for character in characters:
-        pair = unicodedata.decomposition(character).split()
-        if len(pair) == 2 and "<" not in pair[0]:
-            text = "".join(chr(int(code, 16)) for code in pair)
-            if (new := replaced(text)) != "".join(replacements.get(part, part) for part in text):
-                replacements[text] = new
+        parts = unicodedata.decomposition(character).split()
+        if len(parts) == 2 and "<" not in parts[0]:
+            sequences += ["".join(chr(int(code, 16)) for code in parts), unicodedata.normalize("NFD", character)]
+    for text in sequences:
+        if (new := replaced(text)) != "".join(replacements.get(part, part) for part in text):
+            replacements[text] = new
     return replacements
 
 
