@@ -73,7 +73,13 @@ RUNTIMES = (  # the first is the reference of the others
         "fastembed",
         "[model.model.tokenize([prompt + sentence])[0].ids for sentence in sentences]",
     ),
-    Runtime("LangChain", "langchain.py", _WEIGHTS, "langchain-huggingface", f"[model._client.{_PREPROCESS}"),
+    Runtime(
+        "LangChain",
+        "langchain.py",
+        _WEIGHTS,
+        "langchain-huggingface",
+        f"[model._client.{_PREPROCESS}".replace("[sentence]", r'[sentence.replace("\n", " ")]'),
+    ),
     Runtime(
         "transformers.js",
         "transformers_js.mjs",
