@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.files import readable_size
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.check import SMALLEST_COSINE
 from hf_xsent.publishing.runtimes import RUNTIMES
@@ -96,12 +95,12 @@ def _results(results: dict[str, list[dict[str, Any]]]) -> str:
         for row in rows:
             runtime = f"{row['runtime']} {row['version']}".strip()
             if row["smallest_cosine_of_all"] is None:
-                cells.append([runtime, row["file"], readable_size(row["bytes"]), row["problem"], "", ""])
+                cells.append([runtime, row["file"], f"{row['bytes'] / 1000:,.0f} kB", row["problem"], "", ""])
                 continue
             same = f"{row['texts'] - len(row['different_token_ids'])} of {row['texts']}"
             cosines = [f"{row[key]:.6f}" for key in ("smallest_cosine", "smallest_cosine_of_all")]
-            cells.append([runtime, row["file"], readable_size(row["bytes"]), same, *cosines])
-        texts.append(f"### {name}\n\n{Table(header, cells).markdown()}")
+            cells.append([runtime, row["file"], f"{row['bytes'] / 1000:,.0f} kB", same, *cosines])
+        texts.append(f"### {name}\n\n<!-- results: runtimes.json -->\n{Table(header, cells).markdown()}")
     others = [runtime.title for runtime in RUNTIMES if not runtime.token_ids]
     texts.append(f"Not checked: {'; '.join(others)}. Their code follows their documentation.\n")
     return "\n\n".join(texts)
