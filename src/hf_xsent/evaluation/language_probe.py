@@ -6,31 +6,24 @@ nearly perfectly; how much the language counts in a search is what ``mixed_pool`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from hf_xsent.data.benchmarks.parallel import ParallelSet, load_parallel
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores, means
+from hf_xsent.evaluation.parallel import FOLDERS, ParallelTask
+from hf_xsent.evaluation.task import Encode, Outcomes, Scores, means
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-LINES = 300
 FOLDS = 5
 
 
 @dataclass(frozen=True)
-class LanguageProbeTask(EvaluationTask):
+class LanguageProbeTask(ParallelTask):
     """Language probe: the accuracy of a linear classifier of languages.
 
     The main score is 100 - accuracy, so that higher is better, as in all tasks.
     """
-
-    sets: Sequence[ParallelSet]
 
     name: ClassVar[str] = "language_probe"
     title: ClassVar[str] = "Language probe"
@@ -47,22 +40,7 @@ class LanguageProbeTask(EvaluationTask):
     main_metric: ClassVar[str] = "hidden"
     figures: ClassVar[Mapping[str, str]] = {"language found by a linear classifier": "accuracy"}
     charts: ClassVar[Sequence[str]] = ("accuracy",)
-    folders: ClassVar[tuple[str, ...]] = ("language_probe", "ntrex", "flores", "flores200_dataset")
-
-    @classmethod
-    def load(
-        cls, source: str | PathLike[str], languages: Iterable[str] | None = None, max_pairs: int | None = None
-    ) -> Self:
-        """Read parallel text in all or some languages; by default the first 300 lines."""
-        return cls(load_parallel(source, languages, max_pairs or LINES))
-
-    def sides(self, test_set: ParallelSet) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the sentences; there is no other side."""
-        return test_set.sentences, ()
-
-    def texts(self, test_set: ParallelSet) -> Iterable[str]:
-        """Return language and sentences."""
-        return test_set.language, *test_set.sentences
+    folders: ClassVar[tuple[str, ...]] = ("language_probe", *FOLDERS)
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure the accuracy of the classifier on the sentences of each language."""

@@ -7,29 +7,22 @@ arXiv:2004.05484). Only a mixed pool shows the difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from hf_xsent.data.benchmarks.parallel import ParallelSet, load_parallel
+from hf_xsent.evaluation.parallel import FOLDERS, ParallelTask
 from hf_xsent.evaluation.retrieval import unit
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means
+from hf_xsent.evaluation.task import Encode, Metrics, Outcomes, Scores, means
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-LINES = 300  # of each language
 _NUMBERS_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True)
-class MixedPoolTask(EvaluationTask):
+class MixedPoolTask(ParallelTask):
     """Mixed pool: each sentence retrieves its translations, alone and beside the other sentences of its language."""
-
-    sets: Sequence[ParallelSet]
 
     name: ClassVar[str] = "mixed_pool"
     title: ClassVar[str] = "Mixed pool"
@@ -48,7 +41,7 @@ class MixedPoolTask(EvaluationTask):
         "max_rank": "Max@R",
     }
     main_metric: ClassVar[str] = "beside"
-    folders: ClassVar[tuple[str, ...]] = ("mixed_pool", "ntrex", "flores", "flores200_dataset")
+    folders: ClassVar[tuple[str, ...]] = ("mixed_pool", *FOLDERS)
     figures: ClassVar[Mapping[str, str | tuple[str, str]]] = {
         "translation among one other language": "alone",
         "… beside the query's own language": "beside",
@@ -56,22 +49,6 @@ class MixedPoolTask(EvaluationTask):
         "… own language among the nearest (low)": "own",
     }
     charts: ClassVar[Sequence[str]] = ("beside", "own")
-    read = staticmethod(load_parallel)
-
-    @classmethod
-    def load(
-        cls, source: str | PathLike[str], languages: Iterable[str] | None = None, max_pairs: int | None = None
-    ) -> Self:
-        """Read parallel text in all or some languages; by default the first 300 lines."""
-        return cls(load_parallel(source, languages, max_pairs or LINES))
-
-    def sides(self, test_set: ParallelSet) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the sentences; there is no other side."""
-        return test_set.sentences, ()
-
-    def texts(self, test_set: ParallelSet) -> Iterable[str]:
-        """Return language and sentences."""
-        return test_set.language, *test_set.sentences
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure each language as the language of queries."""

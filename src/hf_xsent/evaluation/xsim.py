@@ -18,6 +18,7 @@ from hf_xsent.data.benchmarks.parallel import load_parallel
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.perturbing import RULES, Perturbation, perturb
 from hf_xsent.errors import DataError
+from hf_xsent.evaluation.parallel import FOLDERS
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means
 from hf_xsent.mining.margin import best_by_margin
 
@@ -66,7 +67,7 @@ class XsimTask(EvaluationTask):
         "xsim: errors by margin (low)": "xsim",
         "xsim++: right beside perturbed sentences": "correct",
     }
-    folders: ClassVar[tuple[str, ...]] = ("xsim", "ntrex", "flores", "flores200_dataset")
+    folders: ClassVar[tuple[str, ...]] = ("xsim", *FOLDERS)
 
     @classmethod
     def load(
