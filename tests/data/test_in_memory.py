@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 from datasets import Dataset, DatasetDict
 
@@ -73,6 +74,13 @@ def test_a_data_set_has_all_fields_of_its_pairs(load: Any, pairs: Pairs) -> None
         assert list(again) == list(part) and again.pairs_with_negatives == again.linked_pairs == 1
         assert again.ledger == {"not stated": len(part) - 2, "Tatoeba, CC BY 2.0": 1, "CC0": 1}
     assert load({"de": pairs}).ledger == {}
+
+
+def test_neither_the_ledger_nor_an_index_is_a_side(load: Any) -> None:
+    record = {"left": "ein Hund", "right": "a dog", "origin": "web", "licence": "CC0"}
+    frame = pandas.DataFrame([{"left": "x"}, {"left": "ein Hund", "right": "a dog"}], index=["x", "y"])[1:]
+    for data in ([record], frame, frame.rename_axis("key_of_row")):
+        assert _sides(load(data)) == [("ein Hund", "a dog")]
 
 
 def test_a_language_that_is_no_code_is_named(load: Any) -> None:

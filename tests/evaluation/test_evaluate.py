@@ -252,6 +252,8 @@ def test_nothing_stays_behind(
         (["sts17=a"], {"languages": ["sts=de"]}, "given for 'sts', which is not among the tasks sts17"),
         (["sts17=a"], {"languages": ["sts17="]}, "'sts17=' has no language codes"),
         (["tatoeba=a"], {"group": 36, "languages": ["de"]}, "give languages or group"),
+        (["sts17=a"], {"group": 36}, "group is for the task tatoeba, which is not among sts17"),
+        ({"sts17": {"data": ["a", "b"]}}, {}, "tasks.sts17.data takes one folder or Hub id, not a, b"),
         (["tatoeba=a"], {"group": 37}, "unknown group '37': use one of 14, 28, 36, 112, 4, 5, 8"),
     ],
 )
@@ -267,13 +269,14 @@ def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: di
         ({"layers": [-1]}, "(--)?layers takes numbers and ranges"),
         ({"pooling": "mean,cls"}, "(--)?pooling takes one value if several models are compared"),
         ({"dims": [0]}, "dims 0 is not at least 1"),
+        ({"model": "a", "dims": [4, 8], "page": "page.html"}, "dims takes one value .* with page"),
     ],
 )
 def test_views_of_several_models_are_checked_first(
     tasks: list[EvaluationTask], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(RecipeError, match=message):
-        evaluate(["a", "b"], tasks, **options)
+        evaluate(**{"model": ["a", "b"], "tasks": tasks, **options})
 
 
 def test_any_object_with_encode_is_evaluated(embedder: SentenceEmbedder, tasks: list[EvaluationTask]) -> None:
@@ -331,6 +334,22 @@ def test_a_suite_measures_all_data_of_a_folder_encodes_once_and_shows_a_table_an
     assert page.links == [] and {"Mixed pool: own language", "Tatoeba: mean"} <= charts
     encoded.sentences = 0
     assert str(evaluate(models, str(suite), device="cpu", **files)) == table and encoded.sentences == 0
+    with pytest.raises(OutputError, match="results.json would overwrite .* another output"):
+        evaluate(models, str(suite), output=files["output"], page=files["output"])
+
+
+def test_a_suite_with_several_views_shows_each(encoder_folders: dict[str, Path], suite: Path) -> None:
+    model = str(encoder_folders["bert"])
+    shown = str(evaluate(model, str(suite), layers=["0-1"], device="cpu", languages={"retention": ["ar"]}))
+    assert shown.count("\n0      ") == shown.count("\n1      ") == 6
+    with pytest.raises(DataError, match="has no 'xx', only ar, es, en"):
+        evaluate(model, {"retention": str(suite)}, languages={"retention": ["ar", "xx"]})
+
+
+def test_own_pairs_join_loaded_tasks(embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path) -> None:
+    (tmp_path / "own.tsv").write_text("ein Hund\ta dog\neine Katze\ta cat\n")
+    evaluation = evaluate(embedder, tasks, pairs={"de": str(tmp_path / "own.tsv")})
+    assert [report.task for report in evaluation.reports] == ["tatoeba", "bucc", "sts17", "pairs"]
 
 
 def test_prompts_of_the_model_precede_questions_and_passages(encoder_folders: dict[str, Path]) -> None:

@@ -128,6 +128,7 @@ def test_a_table_has_a_column_for_each_language(tmp_path: Path) -> None:
     rows = zip(GERMAN.splitlines(), ENGLISH.splitlines(), strict=True)
     (tmp_path / "pool.tsv").write_text("de\ten\n" + "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     assert [one.sentences[1] for one in load_parallel(tmp_path / "pool.tsv")] == ["Nein.", "No."]
+    assert [one.language for one in load_parallel(tmp_path / "pool.tsv", ["deu", "en", "de"])] == ["de", "en"]
     with (tmp_path / "pool.tsv").open("a", encoding="utf-8") as file:
         file.write("Ende.\n")
     with pytest.raises(DataError, match=r"pool.tsv:6: 1 columns instead of 2, one per language"):

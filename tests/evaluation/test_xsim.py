@@ -102,6 +102,8 @@ def test_pairs_of_languages(folder: Path):
         pairs("en")
     with pytest.raises(DataError, match="has no 'it'"):
         pairs("it")
+    (folder / "sw.txt").write_text("Moja.\n")
+    assert pairs("de") == [("de", "en")]  # other languages may have other lines
 
 
 def test_the_same_task_in_sentence_transformers(folder: Path):

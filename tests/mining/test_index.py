@@ -47,7 +47,8 @@ def test_probes_are_as_many_as_the_recall_needs() -> None:
 
 def test_auto_compares_all_until_it_would_take_hours() -> None:
     assert choose_index("auto", 10**6, 10**6) is None
-    assert choose_index("auto", 10**7, 10**6) == "IVF16384,Flat"
+    assert choose_index("auto", 10**7, 10**6) == "IVF4096,Flat"
+    assert choose_index("auto", 1000, 10**10) == "IVF128,Flat"  # which the smaller side can train
     assert choose_index("HNSW32", 10, 10) == "HNSW32"
 
 

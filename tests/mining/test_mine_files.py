@@ -292,6 +292,7 @@ def test_the_faster_precision_is_chosen_and_the_pairs_are_the_same(
         ("out.tsv", {"plot": "out.tsv"}, "out.tsv would overwrite an input"),
         ("out.tsv", {"work": "b.txt"}, "b.txt/.* cannot be written"),
         ("out.tsv.xz", {}, "compressed file: name the output without .xz"),
+        ("out.csv", {}, "as CSV: name the output .tsv, .jsonl or .parquet"),
         ("x" * 300 + ".tsv", {}, "cannot be written .*too long"),
     ],
 )

@@ -78,3 +78,35 @@ def test_vectors_of_another_model_and_damaged_ones_are_refused(folder: Path) -> 
     pq.write_table(pa.table({"text": list("abcdef"), "embedding": rows}), folder / "x.parquet")
     with pytest.raises(DataError, match="x.parquet has rows without a vector"):
         _mine(folder, "x.parquet", "b.txt", "x.tsv")
+    vectors = [[1.0] * size for size in (2, 4, 3, 3)]
+    pq.write_table(pa.table({"text": list("abcd"), "embedding": vectors}), folder / "x.parquet")
+    with pytest.raises(DataError, match=r"x.parquet has .* vectors of different lengths"):
+        _mine(folder, "x.parquet", "b.txt", "x.tsv")
+
+
+def test_each_file_of_a_folder_is_checked_and_texts_may_be_missing(folder: Path) -> None:
+    _mine(folder, "a.txt", "b.txt", "text.tsv", vectors=folder / "vectors")
+    whole = pq.read_table(folder / "vectors" / "source")
+    vectors = whole["embedding"].to_pylist()
+    (folder / "a").mkdir()
+    pq.write_table(whole, folder / "a" / "2.parquet")
+
+    def refused(table: pa.Table, message: str) -> None:
+        pq.write_table(table, folder / "a" / "1.parquet")
+        with pytest.raises(DataError, match=message):
+            _mine(folder, "a", "b.txt", "x.tsv")
+
+    field = whole.schema.field("embedding").with_metadata({"hf_xsent": '{"model": "another"}'})
+    refused(whole.set_column(2, field, whole["embedding"]), r"1.parquet were made with model another")
+    texts = [f"x{number}" for number in range(len(whole))]
+    refused(pa.table({"text": texts, "embedding": [row[:3] for row in vectors]}), "vectors of different lengths")
+    table = pa.table({"text": pa.array([None] * len(whole), pa.string()), "embedding": vectors})
+    pq.write_table(table, folder / "a" / "1.parquet")
+    lines = _mine(folder, "a", "b.txt", "x.tsv").splitlines()
+    assert len(lines) == (folder / "text.tsv").read_text().count("\n")
+
+
+def test_an_encoder_replaces_its_column() -> None:
+    encoder = Encoder(Words())
+    table = encoder(pa.table({"text": ["a1", "b2"]}))
+    assert encoder(table).schema.names == ["text", "embedding"]

@@ -21,6 +21,8 @@ def check_output(output: str, inputs: Iterable[str | Path] = ()) -> None:
     if strip_compression(output) != output:
         suffix = Path(output).suffix
         raise OutputError(f"cannot write {output} as a compressed file: name the output without {suffix}")
+    if Path(output).suffix.lower() == ".csv":
+        raise OutputError(f"cannot write {output} as CSV: name the output .tsv, .jsonl or .parquet")
     check_writable(output, inputs)
 
 

@@ -152,7 +152,7 @@ class _Edits:
         """Remove a negation, or add one."""
         if not self.data:
             return
-        start = text[:1].lower() + text[1:]  # patterns are in lower case
+        start = text[:1].lower()[:1] + text[1:]  # patterns are in lower case; İ has two characters in it
         for pattern, replacement in self.data["remove" if self.data["negative"].search(start) else "add"]:
             for match in pattern.finditer(start):
                 yield (*match.span(), [match.expand(replacement)])

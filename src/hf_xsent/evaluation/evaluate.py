@@ -86,7 +86,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     """
     tasks = read_tasks(settings.tasks, settings.languages, settings.group, settings.pairs)
     if settings.page is not None:
-        check_writable(settings.page)
+        check_writable(settings.page, [settings.output] if settings.output else [])
     if all(isinstance(model, str | os.PathLike) for model in settings.model):
         evaluation = _evaluate_models(settings, tasks)
     else:
@@ -107,10 +107,10 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
     layers = None if settings.layers is None else parse_layers(settings.layers)
     poolings = [name for names in settings.pooling or () for name in names.split(",")]
     names = short_names([os.fspath(model) for model in settings.model])
-    if len(names) > 1:
-        for name, values in (("pooling", poolings), ("layers", layers), ("dims", settings.dims)):
-            if len(values or ()) > 1:
-                raise RecipeError(f"--{name} takes one value if several models are compared, not {len(values or ())}")
+    choices = {"pooling": poolings, "layers": layers, "dims": settings.dims}
+    varied = [name for name, values in choices.items() if len(values or ()) > 1]
+    if varied and (len(names) > 1 or settings.page is not None):
+        raise RecipeError(f"--{varied[0]} takes one value if several models are compared, or with --page")
     store, earlier, reports = None, list[Report](), list[Report]()
     if settings.output is not None:
         check_writable(settings.output)
@@ -142,7 +142,7 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
         if start is None and len(names) > 1:
             vectors.release_model(text for task in tasks if task.needs_start for text in task.inputs())
             start = Start(described["model_fingerprint"], vectors.of(views[0], dims[0]))
-    return Evaluation(tasks, reports, names, _is_suite(settings.tasks))
+    return Evaluation(tasks, reports, names, _is_suite(settings.tasks) and not varied)
 
 
 def _write_results(output: str, earlier: Sequence[Report], reports: Sequence[Report]) -> None:

@@ -50,6 +50,8 @@ def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[s
     """Load a task by its options: ``data``, ``languages`` and those of its ``load``."""
     given = {key: value for key, value in vars(check_options(name, options)).items() if value is not None}
     kind, data = TASKS[name], given.pop("data")
+    if len(data) > 1 and not kind.several_sources:
+        raise RecipeError(f"tasks.{name}.data takes one folder or Hub id, not {', '.join(data)}")
     if "cache_dir" in inspect.signature(kind.load).parameters:
         given["cache_dir"] = cache_dir
     task = kind.load(data if kind.several_sources else data[0], **given)
@@ -100,6 +102,8 @@ def load_tasks(
         if name not in sources:
             known = f"{', '.join(sources)}{did_you_mean(name, sources)}"
             raise RecipeError(f"languages are given for {name!r}, which is not among the tasks {known}")
+    if group is not None and TatoebaTask.name not in sources:
+        raise RecipeError(f"group is for the task {TatoebaTask.name}, which is not among {', '.join(sources)}")
     tasks = []
     for name, source in sources.items():
         options = dict(source) if isinstance(source, Mapping) else {"data": os.fspath(source)}
@@ -120,10 +124,11 @@ def read_tasks(tasks: Any, languages: Any = None, group: str | None = None, pair
     if tasks and isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages or group:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
-        names = [task.name for task in tasks]
+        loaded = [*tasks, *(load_tasks({PairsTask.name: {"data": pairs}}) if pairs else [])]
+        names = [task.name for task in loaded]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
-        return list(tasks)
+        return loaded
     sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
     if pairs:
         sources[PairsTask.name] = {"data": pairs}

@@ -12,6 +12,7 @@ import numpy as np
 
 from hf_xsent.data.benchmarks.answers import AnswerSet, load_answers
 from hf_xsent.data.benchmarks.sts import StsSet, load_sts17
+from hf_xsent.data.readers.hub import select_names
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.answer_retrieval import reciprocal_ranks
 from hf_xsent.evaluation.retrieval import unit
@@ -70,8 +71,8 @@ class RetentionTask(EvaluationTask):
             sets += load_answers(Path(source, "xquad_r"))
         if not sets:
             raise DataError(f"{source} has no folder sts17 or xquad_r, whose texts retention measures")
-        wanted = None if languages is None else set(languages)
-        sets = [test_set for test_set in sets if wanted is None or _language(test_set) in wanted]
+        wanted = select_names(source, dict.fromkeys(map(_language, sets)), languages)
+        sets = [test_set for test_set in sets if _language(test_set) in wanted]
         if isinstance(start, str | PathLike | None):
             return cls(sets, None if start is None else str(start))
         return cls(sets, ModelEncoder(start))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from hf_xsent.data.benchmarks.parallel import load_parallel
+from hf_xsent.data.benchmarks.parallel import load_parallel, parallel_languages
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.perturbing import RULES, Perturbation, perturb
 from hf_xsent.errors import DataError
@@ -82,7 +82,7 @@ class XsimTask(EvaluationTask):
         ``languages`` are codes, or pairs of any two languages such as ``de-fr``. The default is all languages, each
         with ``target_language`` (English).
         """
-        names = [text.language for text in load_parallel(source, max_pairs=max_pairs or LINES)]
+        names = parallel_languages(source)
         target = target_language or "en"
         if languages is None:
             languages = [name for name in names if find_language(name).code != find_language(target).code]

@@ -36,7 +36,7 @@ def choose_index(index: str | None, sources: int, targets: int) -> str | None:
     """Return the factory string of an index, None for the exact search; auto decides by the number of cosines."""
     if index != "auto" or sources * targets <= _MOST_COSINES:
         return None if index == "auto" else index
-    return f"IVF{2 ** round(math.log2(4 * math.sqrt(max(sources, targets))))},Flat"
+    return f"IVF{2 ** round(math.log2(4 * math.sqrt(min(sources, targets))))},Flat"
 
 
 def nearest_by_index(

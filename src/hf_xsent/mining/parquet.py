@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from hf_xsent.runs.identity import first_difference, identify_files
 from hf_xsent.runs.store import Store
 
 TEXT, VECTOR = "text", "embedding"
+_LENGTHS = "rows without a vector, or vectors of different lengths: encode its texts again"
 
 
 def is_parquet(path: str | Path) -> bool:
@@ -60,13 +62,14 @@ class VectorFiles:
 
         self.path = Path(path)
         self.files = sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]
+        self.made_by: list[Mapping[str, Any]] = []  # of each file
         self.groups: list[tuple[Path, int]] = []
         counts = [0]
         for file in self.files:
             with pq.ParquetFile(file) as opened:
                 if missing := {TEXT, VECTOR} - {*opened.schema_arrow.names}:
                     raise DataError(f"{file} has no column {min(missing)!r}: mine needs {TEXT} and {VECTOR}")
-                self.made_by: Mapping[str, Any] = _made_by(opened.schema_arrow.field(VECTOR))
+                self.made_by.append(_made_by(opened.schema_arrow.field(VECTOR)))
                 for group in range(opened.num_row_groups):
                     self.groups.append((file, group))
                     counts.append(opened.metadata.row_group(group).num_rows)
@@ -74,15 +77,18 @@ class VectorFiles:
 
     def check_model(self, identity: Mapping[str, str]) -> None:
         """Raise an error if the vectors name another model, or other settings of it."""
-        if self.made_by and (difference := first_difference(self.made_by, identity)):
-            raise DataError(f"the vectors in {self.path} were made with {difference}: give the model that made them")
+        for file, made_by in zip(self.files, self.made_by, strict=True):
+            if made_by and (difference := first_difference(made_by, identity)):
+                raise DataError(f"the vectors in {file} were made with {difference}: give the model that made them")
 
     def sentences(self, folder: Path) -> Sentences:
         """Store the distinct sentences; their line numbers are the rows, counted from 1."""
         return store_sentences(str(self.path), identify_files(self.files), self._texts, folder)
 
     def _texts(self) -> Iterator[tuple[int, str]]:
-        return enumerate((text for number in range(len(self.groups)) for text in self._read(number, TEXT)), start=1)
+        return enumerate(
+            (text or "" for number in range(len(self.groups)) for text in self._read(number, TEXT)), start=1
+        )
 
     def _read(self, number: int, column: str) -> Any:
         import pyarrow.parquet as pq
@@ -99,7 +105,14 @@ class VectorFiles:
             self._read(int(number), VECTOR)[rows[groups == number] - self.starts[number]]
             for number in np.unique(groups)
         ]
+        if len({self.width, *(part.shape[1] for part in parts)}) > 1:
+            raise DataError(f"{self.path} has {_LENGTHS}")
         return np.concatenate(parts)
+
+    @cached_property
+    def width(self) -> int:
+        """Return the length of the first vector."""
+        return int(self._read(int(np.flatnonzero(np.diff(self.starts))[0]), VECTOR).shape[1])
 
 
 @dataclass(frozen=True)
@@ -123,7 +136,8 @@ def _made_by(field: Any) -> dict[str, Any]:
 
 
 def _matrix(lists: Any, file: Path) -> np.ndarray:
-    vectors = np.asarray(lists.flatten())
-    if not len(lists) or lists.null_count or len(vectors) % len(lists):
-        raise DataError(f"{file} has rows without a vector, or vectors of different lengths: encode its texts again")
-    return vectors.reshape(len(lists), -1)
+    import pyarrow.compute as pc
+
+    if len(pc.unique(pc.list_value_length(lists))) != 1 or lists.null_count:
+        raise DataError(f"{file} has {_LENGTHS}")
+    return np.asarray(lists.flatten()).reshape(len(lists), -1)

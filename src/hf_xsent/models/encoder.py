@@ -101,9 +101,14 @@ class Encoder:
 
 
 def append_vectors(table: Any, name: str, vectors: np.ndarray, identity: dict[str, str]) -> Any:
-    """Append vectors to an Arrow table as lists of fixed size; the metadata of the field identify the model."""
+    """Add vectors to an Arrow table as lists of fixed size, in place of a column of this name, if it has one.
+
+    The metadata of the field identify the model.
+    """
     import pyarrow as pa
 
+    if name in table.schema.names:
+        table = table.drop_columns([name])
     lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
     return table.append_column(pa.field(name, lists.type, metadata={MADE_BY: json.dumps(identity)}), lists)
 

@@ -33,7 +33,7 @@ def load_parallel(
     ``source`` is a folder of files ``de.txt`` (also of NTREX-128 or FLORES, compressed or not), or a TSV whose header
     names the languages. Lines that are empty in a language are dropped in all.
     """
-    texts = _read_folder(Path(source)) if Path(source).is_dir() else _read_table(Path(source))
+    texts = _read(Path(source))
     chosen = _select(source, list(texts), languages)
     if len(chosen) < 2:
         raise DataError(f"{source}: parallel text needs two or more languages, not {', '.join(chosen) or 'none'}")
@@ -48,6 +48,15 @@ def load_parallel(
     if len(rows) < 2:
         raise DataError(f"{source} has fewer than two lines with text in all of {', '.join(chosen)}")
     return [ParallelSet(name, list(column)) for name, column in zip(chosen, zip(*rows, strict=True), strict=True)]
+
+
+def parallel_languages(source: str | PathLike[str]) -> list[str]:
+    """Return the names of all languages of parallel text."""
+    return list(_read(Path(source)))
+
+
+def _read(source: Path) -> dict[str, list[str]]:
+    return _read_folder(source) if source.is_dir() else _read_table(source)
 
 
 def _read_folder(folder: Path) -> dict[str, list[str]]:
@@ -72,9 +81,8 @@ def _select(source: str | PathLike[str], names: list[str], languages: Iterable[s
     if languages is None:
         return names
     by_code = {_code(name): name for name in reversed(names)}
-    return select_names(
-        source, names, (code if code in names else by_code.get(_code(code), code) for code in languages)
-    )
+    chosen = dict.fromkeys(code if code in names else by_code.get(_code(code), code) for code in languages)
+    return select_names(source, names, chosen)
 
 
 def _code(name: str) -> str:

@@ -26,6 +26,7 @@ _TEXT = {"text", "sentence", "segment", "string", "side"}
 _OTHER = {
     "score", "cosine", "similarity", "margin", "rank", "line", "row", "id", "index", "key", "links", "label", "labels",
     "language", "lang", "code", "negative", "negatives", "url", "domain", "corpus", "comment", "licence", "license",
+    "origin",
 }  # fmt: skip
 _SIDES = _SOURCE | _TARGET | _TEXT
 _KNOWN = _SIDES | _OTHER | {name for pair in _USUAL_PAIRS for name in pair} - {"english"}

@@ -95,6 +95,7 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
     if hasattr(data, "__arrow_c_stream__") and not _is_dataset(data):
         import pyarrow as pa
 
+        data = data.reset_index(drop=True) if hasattr(data, "reset_index") else data  # of pandas: not a column
         data = chain.from_iterable(batch.to_pylist() for batch in pa.table(data).to_batches(1000))
     for number, item in enumerate(data, start=1):
         if isinstance(item, Mapping):
