@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,14 @@ def test_a_stale_figure_is_reported(tmp_path: Path) -> None:
         page.write_text(text, encoding="utf-8")
         (read,) = figure_tables(page)
         assert problem in _problem(read) and bool(problem) == bool(_problem(read))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_picture_of_a_mixed_pool_and_its_caption_are_those_of_the_results(page: str) -> None:
+    results = json.loads((RESULTS / "suite.json").read_text("utf-8"))
+    script = runpy.run_path(str(ROOT / "benchmarks" / "mixed_pool_picture.py"))
+    assert (ROOT / "docs/images/mixed_pool.svg").read_text("utf-8") == script["picture"](results)
+    caption = " ".join((ROOT / page).read_text("utf-8").split())
+    before, after = [run["groups"]["all"] for run in results["runs"] if run["task"] == "mixed_pool"][:2]
+    for figure in ("beside", "own"):
+        assert f"{before[figure]:.1f}%" in caption and f"{after[figure]:.1f}%" in caption
