@@ -102,6 +102,9 @@ def test_pairs_of_languages(folder: Path):
         pairs("en")
     with pytest.raises(DataError, match="has no 'it'"):
         pairs("it")
+    assert pairs("de", "deu-fr") == [("de", "en"), ("deu", "fr")]
+    with pytest.raises(DataError, match="xsim needs two languages: give a pair such as deu-fr"):
+        pairs("deu-de")
     (folder / "sw.txt").write_text("Moja.\n")
     assert pairs("de") == [("de", "en")]  # other languages may have other lines
 

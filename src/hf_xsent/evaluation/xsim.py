@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from hf_xsent.data.benchmarks.parallel import load_parallel, parallel_languages
+from hf_xsent.data.benchmarks.parallel import load_parallel, parallel_languages, select_languages
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.perturbing import RULES, Perturbation, perturb
 from hf_xsent.errors import DataError
@@ -90,11 +90,13 @@ class XsimTask(EvaluationTask):
             (code, target) if code in names or "-" not in code else (code.partition("-")[0], code.partition("-")[2])
             for code in languages
         ]
-        if same := [first for first, second in pairs if first == second]:
-            raise DataError(f"xsim needs two languages: give a pair such as {same[0]}-fr")
         codes = list(dict.fromkeys(code for pair in pairs for code in pair))
-        texts = load_parallel(source, codes, max_pairs or LINES) if codes else []
-        sentences = {code: text.sentences for code, text in zip(codes, texts, strict=True)}
+        name_of = dict(zip(codes, select_languages(source, names, codes), strict=True))
+        if same := [first for first, second in pairs if name_of[first] == name_of[second]]:
+            raise DataError(f"xsim needs two languages: give a pair such as {same[0]}-fr")
+        texts = load_parallel(source, name_of.values(), max_pairs or LINES) if codes else []
+        by_name = {text.language: text.sentences for text in texts}
+        sentences = {code: by_name[name] for code, name in name_of.items()}
         perturbed = {code: perturb(sentences[code], code) for code in {second for _, second in pairs}}
         return cls(
             [XsimSet(first, second, sentences[first], sentences[second], perturbed[second]) for first, second in pairs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -34,7 +34,7 @@ def load_parallel(
     names the languages. Lines that are empty in a language are dropped in all.
     """
     texts = _read(Path(source))
-    chosen = _select(source, list(texts), languages)
+    chosen = list(dict.fromkeys(select_languages(source, list(texts), languages)))
     if len(chosen) < 2:
         raise DataError(f"{source}: parallel text needs two or more languages, not {', '.join(chosen) or 'none'}")
     columns = [texts[name] for name in chosen]
@@ -76,13 +76,14 @@ def _read_table(path: Path) -> dict[str, list[str]]:
     return {name: [cells[place].strip() for _, cells in rows[1:]] for place, name in enumerate(names)}
 
 
-def _select(source: str | PathLike[str], names: list[str], languages: Iterable[str] | None) -> list[str]:
+def select_languages(source: str | PathLike[str], names: Sequence[str], languages: Iterable[str] | None) -> list[str]:
     """Return the name of each language: the code as given, else another code of the language."""
     if languages is None:
-        return names
+        return list(names)
     by_code = {_code(name): name for name in reversed(names)}
-    chosen = dict.fromkeys(code if code in names else by_code.get(_code(code), code) for code in languages)
-    return select_names(source, names, chosen)
+    return select_names(
+        source, names, (code if code in names else by_code.get(_code(code), code) for code in languages)
+    )
 
 
 def _code(name: str) -> str:
