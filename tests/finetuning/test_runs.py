@@ -376,3 +376,27 @@ def test_a_recipe_beside_flags(data: Path, encoder_folders: dict[str, Path]) -> 
     (report,) = finetune.run(["xnli", str(recipe), *_flags(data, encoder_folders["bert"], max_steps=None)])
     assert set(report.scores) == {"de", "en"}
     assert json.loads((data / "out/results.json").read_text())["settings"]["seed"] == 3
+
+
+@pytest.mark.parametrize(
+    ("task", "flags", "reason"),
+    [
+        ("xnli", ["--generalized"], "generalized has no effect on the task xnli"),
+        ("xnli", ["--xquad=none"], "xquad has no effect on the task xnli"),
+        ("mlqa", ["--xnli=none"], "xnli has no effect on the task mlqa"),
+        ("xnli", ["--lr_scheduler_type=reduce_lr_on_plateau"], "needs dev measurements"),
+        (
+            "xnli",
+            ["--dev=de={data}/test-de.tsv", "--load_best_model_at_end", "--eval_strategy=steps", "--eval_steps=2",
+             "--metric_for_best_model=foo"],
+            "metric_for_best_model 'foo' is not measured: use accuracy, accuracy_de",
+        ),
+    ],
+)  # fmt: skip
+def test_settings_without_effect_are_refused(
+    task: str, flags: list[str], reason: str, data: Path, encoder_folders: dict[str, Path]
+) -> None:
+    more = [flag.format(data=data) for flag in flags]
+    train = f"--train=en={data}/train-en.{'tsv' if task == 'xnli' else 'json'}"
+    with pytest.raises(RecipeError, match=reason):
+        finetune.run([task, *_flags(data, encoder_folders["bert"], train, *more)])

@@ -65,6 +65,9 @@ def test_each_combination_is_refused_in_one_sentence_and_its_parts_alone_are_not
         ({"log_gradient_norms": True, "gradient_accumulation_steps": 2}, "log_gradient_norms.*gradient_accumulation"),
         ({"log_gradient_norms": True, "logging_strategy": "epoch"}, "log_gradient_norms.*logging_strategy"),
         ({"early_stopping_patience": 2, "eval_strategy": "no"}, "counts dev measurements, but eval_strategy is no"),
+        ({"largest_drop": 0}, "largest_drop compares scores within languages: give (--)?retention"),
+        ({"dataloader_persistent_workers": True}, "there are none: set dataloader_num_workers"),
+        ({"save_steps": 0}, "save_steps 0 is not above 0"),
         ({"ema_decay": 1.0}, r"ema_decay 1\.0 is not above 0 and below 1"),
     ],
 )
@@ -82,6 +85,7 @@ def test_arguments_that_exclude_each_other_are_refused(
         ({"fsdp_config": {"version": 1}}, "use version 2"),
         ({"share_of_start": 0.2}, "drop it, or use DDP"),
         ({"ema_decay": 0.9}, "ema_decay averages full weights"),
+        ({"retention": "benchmarks"}, "drop (--)?retention"),
     ],
 )
 def test_fsdp_is_refused_where_it_cannot_be_right(
@@ -148,7 +152,7 @@ def test_bf16_without_a_gpu_runs_on_the_cpu(kind: type[Any], tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("faster", [False, True])
-def test_bf16_auto_is_what_is_faster_and_what_an_unfinished_run_began_with(
+def test_bf16_auto_is_what_is_faster_and_what_the_run_in_the_folder_has(
     faster: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hf_xsent.training.arguments.bfloat16_is_faster", lambda *_, **__: faster)
@@ -156,7 +160,7 @@ def test_bf16_auto_is_what_is_faster_and_what_an_unfinished_run_began_with(
         for state, expected in (
             (None, faster),
             (RunState({"bf16": not faster}), not faster),
-            (RunState({"bf16": not faster}, finished_at_step=2), faster),
+            (RunState({"bf16": not faster}, finished_at_step=2), not faster),
         ):
             folder = tmp_path / f"{kind.__name__} {state}"[:100]
             folder.mkdir()

@@ -73,3 +73,30 @@ def test_settings_without_what_they_compare_are_refused(run: Run, settings: dict
     with pytest.raises(RecipeError, match=reason):
         run.start(**settings)
     assert not run.out.exists()
+
+
+def test_a_dry_run_measures_nothing_at_its_end(run: Run) -> None:
+    run.start("--dry_run", retention="benchmarks", share_of_start="auto", largest_drop=1, **SHORT)
+    run.start("--dry_run", lr_scheduler_type="reduce_lr_on_plateau", **SHORT)
+
+
+def test_the_share_needs_no_measurements_during_training(run: Run, scores: list[float]) -> None:
+    scores += [80.0] * 8
+    run.start(retention="benchmarks", share_of_start="auto", eval_strategy="no", max_steps=1, save_steps=1)
+    assert scores == []
+
+
+def test_a_trainer_measures_its_start_once_and_uploads_no_model_that_lost_too_much(
+    run: Run, scores: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores += [80.0, 80.0, 70.0]
+    trainer = run.start(retention="benchmarks", **SHORT)
+    assert trainer is not None
+    uploads: list[str] = []
+    monkeypatch.setattr(trainer, "push_to_hub", lambda: uploads.append("model"))
+    monkeypatch.setattr(trainer.args, "push_to_hub", True)
+    monkeypatch.setattr(trainer.args, "largest_drop", 1)
+    trainer.run = None
+    with pytest.raises(TrainingError, match="fell from 80.00 to 70.00"):
+        trainer.train(overwrite=True)
+    assert uploads == [] and scores == []

@@ -71,7 +71,7 @@ class Window:
 class SpanExtraction(FineTuningTask):
     """Extract answers; the scores are F1 and exact match of the official scripts."""
 
-    main_score = "f1"
+    scores = ("f1", "exact_match")
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,12 +13,14 @@ from transformers import PreTrainedTokenizerBase, set_seed
 
 from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
 from hf_xsent.finetuning.report import FineTuningReport, write_reports
+from hf_xsent.finetuning.settings import QuestionSettings
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask, adapted_arguments, identify
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
 from hf_xsent.runs.run import Run
+from hf_xsent.settings.declare import default_of, settings_of
 from hf_xsent.training.run_card import RECIPE_FILE, recipe_of
 
 logger = logging.getLogger(__name__)
@@ -35,6 +38,9 @@ def check_settings(settings: FineTuningArguments) -> None:
         raise RecipeError("no output folder: give --output, a folder for this run")
     if settings.load_best_model_at_end and not settings.dev:
         raise RecipeError("load_best_model_at_end needs dev data to measure: give --dev de=…")
+    for name in ("xnli",) if settings.task == "mlqa" else (field.name for field in fields(QuestionSettings)):
+        if getattr(settings, name) != default_of(settings_of(FineTuningArguments)[name]):
+            raise RecipeError(f"{name} has no effect on the task {settings.task}: drop it")
     config = load_encoder_config(settings.model)
     longest = family(config).max_length(config)
     if settings.max_length > longest:

@@ -18,8 +18,9 @@ from hf_xsent.files import is_local
 from hf_xsent.finetuning.settings import FineTuningSettings, FineTuningTrainingSettings, QuestionSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.runs.identity import identify_files, identify_model
-from hf_xsent.training.arguments import CheckedArguments
+from hf_xsent.training.arguments import CheckedArguments, check_metric
 from hf_xsent.training.checkpoints import SavingTrainer
+from hf_xsent.training.conflicts import facts_of_arguments, refuse_conflicts
 from hf_xsent.training.identity import identify_training
 from hf_xsent.training.run_card import recipe_of, write_recipe
 from hf_xsent.training.settings import FolderSettings
@@ -57,7 +58,7 @@ def identify(settings: FineTuningArguments) -> dict[str, Any]:
 class FineTuningTask(ABC):
     """A task: batches of its examples, a loss of the model's outputs, and scores of test sets."""
 
-    main_score: ClassVar[str]  # selects the best checkpoint
+    scores: ClassVar[tuple[str, ...]]  # the first selects the best checkpoint
 
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> dict[str, Tensor]:
@@ -77,12 +78,14 @@ class FineTuningTask(ABC):
 
 
 def adapted_arguments(args: FineTuningArguments, task: FineTuningTask, dev: Any) -> FineTuningArguments:
-    """Return arguments that measure the task's main score on dev examples, if there are any."""
+    """Return arguments that measure the task's first score on dev examples, if there are any."""
     args = copy(args)  # which another trainer may share
     if dev is None:
         args.eval_strategy = IntervalStrategy.NO
+        refuse_conflicts(facts_of_arguments(args))
     if args.metric_for_best_model == "loss":  # the default of transformers; no task has it
-        args.metric_for_best_model, args.greater_is_better = task.main_score, True
+        args.metric_for_best_model, args.greater_is_better = task.scores[0], True
+    check_metric(args, [*task.scores, *(f"{score}_{name}" for name in dev or () for score in task.scores)])
     return args
 
 

@@ -47,7 +47,7 @@ def finetune_xnli(settings: FineTuningArguments) -> list[FineTuningReport]:
 class PairClassification(FineTuningTask):
     """Classify pairs of texts; the score is XNLI's accuracy."""
 
-    main_score = "accuracy"
+    scores = ("accuracy",)
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> None:
         self.tokenizer, self.max_length = tokenizer, max_length

@@ -227,7 +227,10 @@ def read_json(name_or_path: str, file: str, kind: type = dict, **hub: Any) -> An
 
 def _pooling(name: str, config: dict[str, Any]) -> str:
     """Return the pooling, from ``pooling_mode`` (version 6) or from ``pooling_mode_*`` flags (earlier versions)."""
-    modes = [mode for key, mode in _POOLING_FLAGS.items() if config.get(key)] or [str(config.get("pooling_mode"))]
+    flags = [key for key, value in config.items() if key.startswith("pooling_mode_") and value]
+    modes = [_POOLING_FLAGS.get(flag, flag) for flag in flags] or [str(config.get("pooling_mode"))]
     if len(modes) != 1 or modes[0] not in _POOLING_FLAGS.values():
-        raise UnsupportedModuleError(f"{name}: this pooling is not supported: {config}")
+        raise UnsupportedModuleError(
+            f"{name} has the pooling {' and '.join(modes)}, which is not supported: {OPEN_THERE}"
+        )
     return modes[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -20,6 +21,8 @@ from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.tensors.gathering import process_count, sum_over_processes
 from hf_xsent.training.conflicts import AUTO, facts_of_arguments, facts_of_model, refuse_conflicts
 from hf_xsent.training.settings import TrainingSettings
+
+logger = logging.getLogger(__name__)
 
 _AT_LEAST = {  # fields of TrainingArguments that transformers does not check in one sentence
     **dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm", "neftune_noise_alpha", "seed", "data_seed"), 0),
@@ -114,7 +117,8 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
         ours, values = {field.name for field in fields(cls)}, {}
         for field in fields(arguments):
             value = getattr(arguments, field.name)
-            if field.name not in ours and value and value != default_of(field):
+            default = default_of(field)
+            if field.name not in ours and value != default and (value or default):
                 raise RecipeError(f"{field.name} of {type(arguments).__name__} has no effect here: drop it")
             if field.init and field.name in ours - needed:
                 values[field.name] = value
@@ -145,11 +149,13 @@ def _check_ranges(arguments: TrainingArguments) -> None:
 
 
 def _choose_bf16(arguments: Any) -> None:
-    """Replace ``bf16="auto"`` by what an unfinished run in the output folder has, or else by what is faster here."""
+    """Replace ``bf16="auto"`` by what the run in the output folder has, or else by what is faster here."""
     if arguments.bf16 == "auto":
         state = RunState.read(str(arguments.output_dir))
-        earlier = None if state is None or state.finished_at_step is not None else state.identity.get("bf16")
+        earlier = None if state is None else state.identity.get("bf16")
         device = "cuda" if torch.cuda.is_available() and not arguments.use_cpu else "cpu"
+        if earlier is not None:
+            logger.info("bf16 auto: %s, as in the run in %s", str(earlier).lower(), arguments.output_dir)
         arguments.bf16 = bfloat16_is_faster(device, USUAL_WIDTH, training=True) if earlier is None else earlier
     if not isinstance(arguments.bf16, bool):
         raise RecipeError(f"bf16 takes true, false or auto, not {arguments.bf16!r}")
@@ -179,12 +185,12 @@ def check_trainer(
     held = {name for name, holds in facts.items() if holds} | {name for name in parts if parts[name] is not None}
     refuse_conflicts(facts_of_arguments(arguments) | facts_of_model(config, arguments) | held)
     if dev is not None and arguments.eval_strategy != "no":
-        _check_metric(arguments, [*dev.languages])
+        names = ["accuracy", "accuracy_forward", "accuracy_backward", *(f"accuracy_{code}" for code in dev.languages)]
+        check_metric(arguments, names)
 
 
-def _check_metric(arguments: AlignmentTrainingArguments, languages: list[str]) -> None:
-    """Refuse a metric for the best checkpoint, or for the learning rate, that is not measured."""
-    names = ["accuracy", "accuracy_forward", "accuracy_backward", *(f"accuracy_{code}" for code in languages)]
+def check_metric(arguments: TrainingArguments, names: list[str]) -> None:
+    """Refuse a metric for the best checkpoint, or for the learning rate, that is not among the measured ones."""
     metric = str(arguments.metric_for_best_model).removeprefix("eval_")
     reads_metric = arguments.load_best_model_at_end or arguments.lr_scheduler_type == "reduce_lr_on_plateau"
     if reads_metric and metric not in names:

@@ -92,6 +92,9 @@ class SavingTrainer(HubTrainer):
                 self._stop.restore()
             if saves:
                 self._save_run(run)
+        self.check_result()
+        if saves and self.args.push_to_hub:
+            self.push_to_hub()
         return output
 
     def predict(self, *_: Any, **__: Any) -> Any:
@@ -105,6 +108,9 @@ class SavingTrainer(HubTrainer):
 
     def after_training(self) -> None:
         """Complete the trained weights before they are saved."""
+
+    def check_result(self) -> None:
+        """Raise an error if the saved model must not be used; it is not uploaded then."""
 
     def write_reports(self) -> None:
         """Write what the output folder holds besides the model, in the process that saves."""
@@ -139,8 +145,6 @@ class SavingTrainer(HubTrainer):
             run.finish(self.state.global_step)
             logger.info("the trained model is in %s", run.folder)
         self.accelerator.wait_for_everyone()
-        if self.args.push_to_hub:
-            self.push_to_hub()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save model and tokenizer into a folder; without one, into the output folder, renamed when complete."""

@@ -60,6 +60,10 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "encoding dev pairs needs full weights, which FSDP shards: drop --dev, give --dev_pairs 0, and measure the "
         "saved model by hf-xsent evaluate"
     ),
+    ("fsdp", "retention"): (
+        "encoding texts needs full weights, which FSDP shards: drop --retention, and measure the saved model by "
+        "hf-xsent evaluate"
+    ),
     ("fsdp", "adapters"): "adapters are merged into full weights, which FSDP shards: use DDP or ZeRO-2",
     # Settings of training
     ("compile_layers", "gradient_checkpointing|activation_checkpointing"): (
@@ -127,6 +131,9 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "head_learning_rate has no effect, because the objectives have no weights: drop it"
     ),
     # Arguments of the Trainer
+    ("dataloader_persistent_workers", "no workers"): (
+        "dataloader_persistent_workers keeps the workers of the loader, but there are none: set dataloader_num_workers"
+    ),
     ("head_learning_rate", "optimizer of the caller|optimizer_cls_and_kwargs"): (
         "head_learning_rate has no effect on a given optimizer: drop it, and give the optimizer a group of parameters "
         "with this rate"
@@ -150,7 +157,7 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
     set_fields = {
         field.name
         for field in fields(arguments)
-        if (value := getattr(arguments, field.name)) and value != default_of(field)
+        if ((value := getattr(arguments, field.name)) or _is_zero(value)) and value != default_of(field)
     }
     launched = {
         flag: os.environ.get(f"ACCELERATE_USE_{flag.upper()}", "false") == "true" for flag in ("fsdp", "deepspeed")
@@ -167,6 +174,7 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "no measurements": arguments.eval_strategy == IntervalStrategy.NO,
         "automatic share": getattr(arguments, "share_of_start", 0) == AUTO,
         "no retention": getattr(arguments, "retention", None) is None,
+        "no workers": not arguments.dataloader_num_workers,
         "plateau": arguments.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU,
     }
     return set_fields | {name for name, holds in facts.items() if holds}
@@ -183,6 +191,11 @@ def facts_of_model(config: AlignmentConfig, arguments: TrainingArguments) -> set
         "one pair per batch": arguments.train_batch_size * arguments.world_size < 2,
     }
     return {name for name, holds in facts.items() if holds}
+
+
+def _is_zero(value: Any) -> bool:
+    """Return whether a value is the number 0, which is a value as others are."""
+    return value == 0 and not isinstance(value, bool)
 
 
 def _read_config(config: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from transformers import TrainerCallback
-from transformers.trainer_utils import IntervalStrategy, SaveStrategy
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import peak_memory_mib
@@ -44,14 +44,17 @@ class StepTimes(TrainerCallback):
 
 @contextmanager
 def short_run(arguments: AlignmentTrainingArguments) -> Iterator[None]:
-    """Change the arguments to a few steps in a temporary folder, without dev measurements and checkpoints."""
+    """Change the arguments to a few steps in a temporary folder, without checkpoints and measurements."""
     with TemporaryDirectory() as folder:
         arguments.output_dir = folder
         arguments.max_steps = _STEPS
         arguments.eval_strategy = IntervalStrategy.NO
         arguments.save_strategy = SaveStrategy.NO
         arguments.eval_on_start = arguments.load_best_model_at_end = False
-        arguments.early_stopping_patience = None
+        arguments.early_stopping_patience = arguments.retention = arguments.largest_drop = None
+        arguments.share_of_start = 0.0
+        if arguments.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU:  # of dev measurements
+            arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT, None
         arguments.report_to = []
         yield
 

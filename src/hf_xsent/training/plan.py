@@ -60,7 +60,8 @@ class Plan:
         config.teachers(encoder)  # raises an error if an objective lacks its teacher
         has_dev = bool(recipe.data.dev or recipe.data.dev_pairs)
         facts = facts_of_arguments(training) | facts_of_model(config, training)
-        refuse_conflicts(facts | {"dev pairs" if has_dev and training.eval_strategy != "no" else "no dev pairs"})
+        facts |= {"dev pairs"} if has_dev and training.eval_strategy != "no" else set()
+        refuse_conflicts(facts | (set() if has_dev else {"no dev pairs"}))
         _check_kind_of_data(recipe.data, config)
         check_frozen_layers(training.frozen_layers, encoder_config)
         tokenizer = load_tokenizer(encoder)

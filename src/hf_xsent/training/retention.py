@@ -36,12 +36,13 @@ class Retention:
         scores, _ = self.task.measure(ModelEncoder(embedder))
         return float(scores.groups["all"]["score"])
 
-    def check(self, largest_drop: float | None, folder: str | Path) -> None:
-        """Raise an error if the score fell by more than the largest drop that is allowed; the run is saved."""
+    def check(self, largest_drop: float | None, saved_in: str | Path | None) -> None:
+        """Raise an error if the score fell by more than the largest drop that is allowed."""
         if largest_drop is not None and self.before - self.after > largest_drop:
+            saved = "" if saved_in is None else f"the run is saved in {saved_in}; "
             raise TrainingError(
                 f"the score within languages fell from {self.before:.2f} to {self.after:.2f}, more than largest_drop "
-                f"{largest_drop:g}: the run is saved in {folder}; keep more of the start by share_of_start, or train "
+                f"{largest_drop:g}: {saved}keep more of the start by share_of_start, or train "
                 "with the objective interpolation"
             )
 

@@ -142,7 +142,7 @@ class CommonTrainingSettings:
         "Compute in bfloat16; weights stay float32. auto: if that is faster on this device, which is measured.",
         metavar="true|false|auto",
     )
-    save_steps: float = setting(500, "Write a checkpoint every N steps.")
+    save_steps: float = setting(500, "Write a checkpoint every N steps.", above=0)
     seed: int = setting(42, "Seed of new weights, dropout and data order.")
     logging_steps: float = setting(10, "Log the losses every N steps.", results=False)
     report_to: str | list[str] | None = setting(

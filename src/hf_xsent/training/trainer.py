@@ -161,15 +161,12 @@ class AlignmentTrainer(RunTrainer):
             raise DataError("no pairs to train on: pass them as train_dataset")
         # With cached features, a step is so small that one thread is fastest.
         with explaining_lost_processes(self.args.ddp_timeout), threads(None if self.features is None else 1):
-            output = super().train(*args, **kwargs)
-        if self._retention is not None:
-            self._retention.check(self.args.largest_drop, str(self.args.output_dir))
-        return output
+            return super().train(*args, **kwargs)
 
     def before_training(self, checkpoint: str | None) -> None:
         """Measure the start within languages, and find the averaged weights to continue from."""
         super().before_training(checkpoint)
-        if self._retention is not None:  # a checkpoint is not loaded yet
+        if self._retention is not None and math.isnan(self._retention.before):  # a checkpoint is not loaded yet
             self._retention.before = self._score_within_languages()
         if self._average is not None:
             self._average.checkpoint = checkpoint
@@ -193,6 +190,12 @@ class AlignmentTrainer(RunTrainer):
         if self._retention is not None:
             self._retention.after = self._score_within_languages()
             self.log({"retention_before": self._retention.before, "retention": self._retention.after})
+
+    def check_result(self) -> None:
+        """Raise an error if the score within languages fell by more than ``largest_drop``."""
+        if self._retention is not None:
+            saved_in = str(self.args.output_dir) if self.saves_run else None
+            self._retention.check(self.args.largest_drop, saved_in)
 
     def _score_within_languages(self) -> float:
         assert self._retention is not None
