@@ -105,8 +105,6 @@ def _results(results: dict[str, list[dict[str, Any]]]) -> str:
                 continue
             same = f"{row['texts'] - len(row['different_token_ids'])} of {row['texts']}"
             cosines = [f"{row[key]:.6f}" for key in ("smallest_cosine", "smallest_cosine_of_all")]
-            if "compared_with" in row:  # measured apart from the others
-                runtime += f", compared with {row['compared_with']}"
             cells.append([runtime, row["file"], f"{row['bytes'] / 1000:,.0f} kB", same, *cosines])
         texts.append(f"### {name}\n\n<!-- results: runtimes.json -->\n{Table(header, cells).markdown()}")
     others = [runtime.title for runtime in RUNTIMES if not runtime.token_ids]
