@@ -108,17 +108,19 @@ def test_every_recipe_of_the_proof_passes_the_checks_of_training(
 ) -> None:
     folder = study.path.parent
     monkeypatch.chdir(folder)
-    for links in (folder, Path("links_eflomal"), Path("links_shuffled")):
-        links.mkdir(exist_ok=True)
+    for linked in ("linked", "linked_eflomal", "linked_shuffled"):
+        Path(linked).mkdir()
         for language in ("de", "fr"):
-            count = len((folder / f"{language}-en.tsv").read_text("utf-8").splitlines())
-            (links / f"{language}-en.links").write_text("0-0\n" * count, encoding="utf-8")
+            lines = Path(f"{language}-en.tsv").read_text("utf-8").splitlines()
+            pairs = [dict(zip(("source", "target"), line.split("\t"), strict=False), links="0-0") for line in lines]
+            text = "".join(json.dumps(pair) + "\n" for pair in pairs)
+            Path(linked, f"{language}-en.jsonl").write_text(text, encoding="utf-8")
     (path,) = [one for one in STUDIES if one.stem == name]
     encoder = tmp_path / "encoder"  # as deep as the studies expect: one method names layer 8
     shutil.copytree(encoder_folders["bert"], encoder)
     AutoModel.from_config(AutoConfig.from_pretrained(encoder, num_hidden_layers=8)).save_pretrained(encoder)
-    flags = {"data": [f"{folder}/{{language}}-en.tsv"], "model": [str(encoder)], "settings.use_cpu": ["true"]}
-    flags |= {"settings.links": [f"{folder}/{{language}}-en.links"], "settings.max_length": ["24"]}
+    flags = {"data": [f"{folder}/linked/{{language}}-en.jsonl"], "model": [str(encoder)]}
+    flags |= {"settings.use_cpu": ["true"], "settings.max_length": ["24"]}
     flags |= {f"tasks.{task}.data": ["none"] for task in ("tatoeba", "word_alignment")}
     read = read_study([read_mapping(path)], flags, str(path))
     trained = {

@@ -83,7 +83,7 @@ def test_an_error_says_that_a_process_is_lost(tmp_path: Path, ends: bool) -> Non
     for rank in (0, 2):
         said = (tmp_path / f"{rank}.txt").read_text()
         assert said.startswith(f"rank {rank} of 3: another rank ended, or joined no"), said
-        assert "2 seconds (ddp_timeout)" in said and "--resume" in said
+        assert "2 seconds (ddp_timeout)" in said and "resume" in said
 
 
 def test_errors_of_one_process_pass_unchanged() -> None:

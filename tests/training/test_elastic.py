@@ -51,7 +51,8 @@ class Elastic:
         ]
         lines = [f"{source} {n}\t{target} {n}\n" for n, (source, target) in enumerate(joined)]
         (folder / "pairs.tsv").write_text("".join(lines), encoding="utf-8")
-        (folder / "pairs.links").write_text("0-0 1-1\n" * 37, encoding="utf-8")
+        linked = [{"source": source, "target": target, "links": "0-0 1-1"} for source, target in joined]
+        (folder / "linked.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in linked), encoding="utf-8")
         self.settings: dict[str, Any] = {
             "model": str(encoder),
             "data": [f"de={folder}/pairs.tsv"],
@@ -77,7 +78,7 @@ class Elastic:
             recipe = self.folder / f"{method}.yaml"
             settings = self.settings | changes | {"method": method, "output_dir": str(self.out(name, method))}
             settings["per_device_train_batch_size"] = 8 // processes
-            settings |= {"links": [f"de={self.folder}/pairs.links"]} if method == "wacse" else {}
+            settings |= {"data": [f"de={self.folder}/linked.jsonl"]} if method == "wacse" else {}
             recipe.write_text(yaml.safe_dump(settings), encoding="utf-8")
             runs.append(" ".join((str(recipe), *flags)))
         if processes == 1:

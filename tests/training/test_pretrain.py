@@ -52,6 +52,7 @@ def test_a_run_leaves_all_that_is_needed_and_nothing_else(run: Run) -> None:
         "recipe.yaml",
         "run_state.json",
         "sentence_bert_config.json",
+        "special_tokens_map.json",
         "tokenizer.json",
         "tokenizer_config.json",
         "training.json",
