@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -254,10 +253,15 @@ class SavingTrainer(HubTrainer):
                     f"{checkpoint} has no readable {TRAINER_STATE_NAME} ({error}): delete it to resume from the "
                     "checkpoint before"
                 ) from error
-            self.args = copy(self.args)  # which another trainer may share
-            self.args.eval_on_start = False  # the checkpoint was measured
             if self.args.should_save:
                 self._rotate_checkpoints(self._best_checkpoint())
+
+    def _evaluate(self, *args: Any, skip_scheduler: bool = False, **kwargs: Any) -> dict[str, float]:
+        """Measure before the first step (``skip_scheduler``) only if the run does not resume: its checkpoint was."""
+        if skip_scheduler and self._resumed is not None:
+            return {}
+        metrics: dict[str, float] = super()._evaluate(*args, skip_scheduler=skip_scheduler, **kwargs)
+        return metrics
 
     def _best_checkpoint(self) -> str | None:
         """Return the best checkpoint before the resumed one, in this folder, which may have been moved since."""
