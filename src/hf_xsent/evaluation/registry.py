@@ -73,7 +73,9 @@ def _data_name(task: EvaluationTask, sources: Sequence[str]) -> str:
 def check_options(name: str, options: Any) -> TaskSettings:
     """Check the name of a task, and the names and types of its options."""
     if name not in TASKS:
-        raise RecipeError(f"unknown task {name!r}: use some of {', '.join(TASKS)}{did_you_mean(name, TASKS)}")
+        of_folder = [task for task, kind in TASKS.items() if name in kind.folders]
+        hint = f"; the data {name} is for {' or '.join(of_folder)}" if of_folder else did_you_mean(name, TASKS)
+        raise RecipeError(f"unknown task {name!r}: tasks are {', '.join(TASKS)}{hint}")
     if not isinstance(options, Mapping):
         raise RecipeError(f"tasks.{name} takes options such as {{data: FOLDER}}, not {shortened(options)}")
     known = ["data", *inspect.signature(TASKS[name].load).parameters]
@@ -155,10 +157,9 @@ def find_tasks(folder: str | PathLike[str]) -> dict[str, str]:
     places = {name: task.find(folder) for name, task in TASKS.items()}
     found = {name: place for name, place in places.items() if place is not None}
     if not found:
-        folders = ", ".join(place for task in TASKS.values() for place in task.folders)
-        raise RecipeError(
-            f"{folder} is not a folder that contains {folders}: write TASK=FOLDER, such as tatoeba={folder}"
-        )
+        folders = ", ".join(dict.fromkeys(place for task in TASKS.values() for place in task.folders))
+        example = "tatoeba=FOLDER" if folder in TASKS else f"tatoeba={folder}"
+        raise RecipeError(f"{folder} is not a folder that contains {folders}: write TASK=FOLDER, such as {example}")
     return found
 
 

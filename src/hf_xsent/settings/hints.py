@@ -20,6 +20,7 @@ OTHER_NAMES = {  # of other libraries, and the settings that mean the same
     **dict.fromkeys(("overwrite_output_dir", "force"), ("overwrite",)),
     **dict.fromkeys(("grad_accum", "accumulation_steps"), ("gradient_accumulation_steps",)),
     **dict.fromkeys(("loss", "losses"), ("objectives",)),
+    **dict.fromkeys(("data", "test_file", "test_data"), ("pairs", "tasks")),
     **dict.fromkeys(("langs", "language"), ("languages",)),
 }
 

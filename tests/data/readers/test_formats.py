@@ -165,6 +165,8 @@ def test_tsv_columns_by_number_and_name(tmp_path: Path) -> None:
     assert list(read_pairs(_source(path, columns=(2, 1)))) == [("Tag", "day")]
     with pytest.raises(DataError, match=r"x\.tsv:1: no column 'germann'.*'german'"):
         list(read_pairs(_source(path, columns=("germann", "english"))))
+    with pytest.raises(DataError, match=r"no column 'source', only .*; without a header, give numbers"):
+        list(read_pairs(_source(path, columns=("source", "english"))))
 
 
 def test_jsonl_columns_by_dotted_name_and_by_default(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"de": "dee-en.tsv"}, "no such file or folder: dee-en.tsv; did you mean 'de-en.tsv'"),
         ({"qq": "de-en.tsv"}, "unknown language code 'qq'"),
         (["qq=de-en.tsv"], "unknown language code 'qq'"),
+        (["german=de-en.tsv"], "unknown language code 'german'; the code of German is 'de'"),
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
         ({"de": "a,b,c"}, "no such file: a"),
         ([], "no bitext given"),

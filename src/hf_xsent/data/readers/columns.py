@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from hf_xsent.data.languages import find_language, known_languages, language_of_tag, matching_tags
-from hf_xsent.errors import DataError, RecipeError, did_you_mean
+from hf_xsent.errors import DataError, RecipeError, did_you_mean, shortened
 
 Columns = tuple["int | str", "int | str"]
 
@@ -86,7 +86,8 @@ def choose_columns(
     numbers = []
     for column in columns:
         if isinstance(column, str) and column not in names:
-            raise DataError(f"{place}: no column {column!r}, only {', '.join(names)}{did_you_mean(column, names)}")
+            hint = did_you_mean(column, names) or "; without a header, give numbers from 0, such as columns 0 1"
+            raise DataError(f"{place}: no column {column!r}, only {shortened(', '.join(names))}{hint}")
         number = names.index(column) if isinstance(column, str) else column
         if number >= len(names):
             known = ", ".join(names)

@@ -66,6 +66,9 @@ def source_format(source: BitextSource) -> str:
     if moses_files(source):
         return "moses"
     if format_of_name(source.path) or not is_hub_id(source.path):
+        name, equals, _ = source.path.partition("=")
+        if equals and name.isalpha():
+            find_language(name)  # raises an error for german=pairs.tsv that names the code
         raise DataError(f"no such file or folder: {source.path}{nearest_file(path)}")
     return "datasets"
 
