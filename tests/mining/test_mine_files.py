@@ -43,14 +43,6 @@ test_mine_files._mine(Path(sys.argv[4]))
 pytestmark = pytest.mark.usefixtures("small_shards")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Lines 0–59 and 40–99: twenty translations; one line twice."""
-    (tmp_path / "a.txt").write_text("".join(f"a{i}\n" for i in range(60)) + "a3\n")
-    (tmp_path / "b.txt").write_text("".join(f"b{i}\n" for i in range(99, 39, -1)))
-    return tmp_path
-
-
 def _mine(folder: Path, model: Any = None, output: str = "out.tsv", **settings: Any) -> Any:
     settings.setdefault("work", folder / "work")
     return mine_files(folder / "a.txt", folder / "b.txt", folder / output, model or Words(), **settings)

@@ -17,13 +17,6 @@ from hf_xsent.errors import DataError
 pytestmark = pytest.mark.usefixtures("small_shards")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "a.txt").write_text("".join(f"a{i}\n" for i in range(60)) + "a3\n")
-    (tmp_path / "b.txt").write_text("".join(f"b{i}\n" for i in range(99, 39, -1)))
-    return tmp_path
-
-
 def _mine(folder: Path, source: str, target: str, output: str, model: Any = None, **settings: Any) -> bytes:
     mine_files(folder / source, folder / target, folder / output, model or Words(), **settings)
     return (folder / output).read_bytes()
