@@ -256,11 +256,13 @@ class SavingTrainer(HubTrainer):
             if self.args.should_save:
                 self._rotate_checkpoints(self._best_checkpoint())
 
-    def _evaluate(self, *args: Any, skip_scheduler: bool = False, **kwargs: Any) -> dict[str, float]:
+    def _evaluate(
+        self, trial: Any, ignore_keys_for_eval: list[str] | None, skip_scheduler: bool = False
+    ) -> dict[str, float]:
         """Measure before the first step (``skip_scheduler``) only if the run does not resume: its checkpoint was."""
         if skip_scheduler and self._resumed is not None:
             return {}
-        metrics: dict[str, float] = super()._evaluate(*args, skip_scheduler=skip_scheduler, **kwargs)
+        metrics: dict[str, float] = super()._evaluate(trial, ignore_keys_for_eval, skip_scheduler)
         return metrics
 
     def _best_checkpoint(self) -> str | None:
