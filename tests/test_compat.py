@@ -42,6 +42,8 @@ PRIVATE_PARTS = {
         (_TRAINER, "_init_training_state", None,
          "apply the schedule of a resumed run, and find its best checkpoint in a moved folder",
          "changed save_steps are not applied, and the last model is taken for the best"),
+        (_TRAINER, "_evaluate", ("trial", "ignore_keys_for_eval", "skip_scheduler"),
+         "not measure a checkpoint again when a run resumes", "its metrics have a second line of this step"),
         (_TRAINER, "_save", ("output_dir", "state_dict"),
          "save our models in their own form", "checkpoints lack the heads"),
         (_TRAINER, "_load_from_checkpoint", ("resume_from_checkpoint", "model"),
