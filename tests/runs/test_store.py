@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hf_xsent.errors import OutputError
+from hf_xsent.errors import OutputError, RecipeError
+from hf_xsent.runs.engines import engine
 from hf_xsent.runs.store import Store
+from hf_xsent.settings.common import WorkSettings
 
 
 def never(*_: object) -> None:
@@ -95,3 +97,9 @@ def test_processes_share_the_results(tmp_path: Path) -> None:
     writers = {(tmp_path / f"{number}.txt").read_text() for number in range(12)}
     assert writers == {str(process.pid) for process in processes}
     assert not [*tmp_path.glob("*.txt.*")]
+
+
+def test_settings_of_a_ray_cluster_need_its_engine() -> None:
+    with pytest.raises(RecipeError, match="add engine ray"):
+        engine(WorkSettings(output="pairs.tsv", worker_cpus=2))
+    assert engine(WorkSettings(output="pairs.tsv")) is Store.fill

@@ -68,12 +68,9 @@ class AnswerRetrievalTask(EvaluationTask):
             scores = unit(ask(test_set.questions)) @ np.concatenate(pools).T
             blocks = [scores[:, start:end] for start, end in zip(starts, starts[1:], strict=False)]
             within = [reciprocal_ranks(block, answers[:, number]) for number, block in enumerate(blocks)]
-            nearest = np.argpartition(-scores, _NEAREST - 1, axis=1)[:, :_NEAREST] if starts[-1] > _NEAREST else None
-            own = (
-                np.zeros(len(scores))
-                if nearest is None
-                else ((nearest >= starts[place]) & (nearest < starts[place + 1])).mean(1)
-            )
+            count = min(_NEAREST, int(starts[-1]))
+            nearest = np.argpartition(-scores, count - 1, axis=1)[:, :count]
+            own = ((nearest >= starts[place]) & (nearest < starts[place + 1])).mean(1)
             of_answers = np.take_along_axis(scores, answers + starts[:-1], axis=1)
             rows[test_set.language] = np.stack(
                 [

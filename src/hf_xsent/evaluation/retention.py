@@ -138,8 +138,12 @@ def same_neighbours(before: np.ndarray, after: np.ndarray, k: int = _NEIGHBOURS)
     >>> before = unit(np.array([[1, 0], [1, 0.1], [0, 1]])); after = unit(np.array([[1, 0], [0, 1], [1, 0.1]]))
     >>> same_neighbours(before, after, k=1)  # the second and the third have changed places
     0.0
+    >>> same_neighbours(before[:1], after[:1])
+    1.0
     """
     nearest = []
+    if len(before) == 1:
+        return 1.0  # a single text has no neighbours to lose
     for vectors in (before, after):
         scores = vectors @ vectors.T
         np.fill_diagonal(scores, -np.inf)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hf_xsent.errors import HfXsentError, MissingExtraError, OutputError
+from hf_xsent.errors import HfXsentError, MissingExtraError, OutputError, RecipeError
 from hf_xsent.logs import Progress
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.common import WorkSettings
@@ -23,6 +23,8 @@ _BLOCKS = 64  # of a data set per worker: a block is what a worker gets at once
 def engine(settings: WorkSettings) -> Fill:
     """Return what fills the stores of a command."""
     if settings.engine == "local":
+        if (settings.address, settings.worker_cpus) != ("auto", 1):
+            raise RecipeError("--address and --worker_cpus are those of a Ray cluster: add --engine ray")
         return Store.fill
     return RayEngine(settings.address, settings.worker_cpus, getattr(settings, "device", None))
 

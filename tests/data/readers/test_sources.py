@@ -101,6 +101,14 @@ def test_the_language_in_a_name(name: str, target: str, language: str | None) ->
     assert language_of_name(name, target) == language
 
 
+def test_a_table_whose_name_has_the_target_language_first_needs_an_order(tmp_path: Path) -> None:
+    path = tmp_path / "talks.en-de.tsv"
+    path.write_text("a dog\tein Hund\n")
+    with pytest.raises(DataError, match=r"which column has de\? Its name has en first; write de=.*columns de=1,0"):
+        resolve_sources(str(path))
+    assert list(resolve_sources(f"de={path}")) == ["de"]
+
+
 @pytest.mark.parametrize("name", ["a,b.tsv", "a,b,c.tsv"])
 def test_a_file_with_commas_in_its_name_is_one_file(folder: Path, name: str) -> None:
     (folder / name).write_text("a\tb\n", encoding="utf-8")

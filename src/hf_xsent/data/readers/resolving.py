@@ -96,9 +96,14 @@ def language_of_name(path: str, target_language: str) -> str | None:
     >>> [language_of_name(name, "en") for name in ("de.tsv", "a/talks.en-pt_BR.tsv.gz", "owner/name:de-en", "news.tsv")]
     ['de', 'pt_BR', 'de', None]
     """
+    return code_at_end(_end_of_name(path), target_language)
+
+
+def _end_of_name(path: str) -> str:
+    """Return the last part of a name before its suffix, such as en-de of talks.en-de.tsv.gz."""
     name = strip_compression(Path(path if exists(path) else path.partition(",")[0]).name)
     stem = name.rpartition(".")[0] if format_of_name(name) else name.partition("@")[0]
-    return code_at_end(re.split("[.:]", stem)[-1], target_language)
+    return re.split("[.:]", stem)[-1]
 
 
 def _expand(path: str, template: BitextSource, language: str | None) -> Iterator[tuple[BitextSource, bool]]:
@@ -113,7 +118,14 @@ def _expand(path: str, template: BitextSource, language: str | None) -> Iterator
     if not (names := sorted(glob.glob(path, recursive=True)) if has_wildcard else [path]):
         raise DataError(f"no file matches {path}{nearest_file(Path(path))}")
     for name in names:
-        code = language or language_of_name(name, template.target_language) or "und"
+        end, target = _end_of_name(name), template.target_language
+        code = language or code_at_end(end, target) or "und"
+        # en-de, but not de and de-en: the sentences may stand in this order, too
+        if language is None and end.endswith((f"-{code}", f"_{code}")) and format_of_name(name) in ("tsv", "csv"):
+            raise DataError(
+                f"{name}: which column has {code}? Its name has {target} first; write {code}={name}, and if {target} "
+                f"is the first of columns without names, also --columns {code}=1,0"
+            )
         yield replace(template, language=code, path=name), language is not None
 
 
