@@ -22,7 +22,7 @@ def chunk(tatoeba: str, chunks: int, step: int) -> list[str]:
     """Return the sentences of a step, equal for all contenders."""
     from hf_xsent.evaluation.retrieval import TatoebaTask
 
-    sentences = sorted(set(TatoebaTask.load(tatoeba).sentences()))
+    sentences = sorted({text for _, text in TatoebaTask.load(tatoeba).inputs()})
     random.Random(0).shuffle(sentences)
     return sentences[step % chunks :: chunks]
 

@@ -51,9 +51,9 @@ IDENTIFIERS = {"py3langid": py3langid, "lingua": lingua, "fasttext": fasttext}
 def measure(name: str, folder: str, answer: Any) -> None:
     """Send accuracy by language and number of sentences, milliseconds per text, MiB, and the known languages."""
     from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
-    from hf_xsent.data.languages import language_of_tag
+    from hf_xsent.data.languages import find_language, language_of_tag
 
-    sets = load_tatoeba(folder)
+    sets = {find_language(each.language).code: each.sources for each in load_tatoeba(folder)}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     identify, labels = IDENTIFIERS[name]()
     codes = {language.code for label in labels if (language := language_of_tag(label))}
@@ -61,17 +61,15 @@ def measure(name: str, folder: str, answer: Any) -> None:
     generator = random.Random(0)
     for sentences, texts in ((1, 30), (10, 10)):
         accuracy, seconds, count = {}, 0.0, 0
-        for each in (each for each in sets if each.code in codes):
+        for code in (code for code in sets if code in codes):
             right = 0
             for _ in range(texts):
-                text = " ".join(generator.sample(each.sources, min(sentences, len(each.sources))))
+                text = " ".join(generator.sample(sets[code], min(sentences, len(sets[code]))))
                 started = time.process_time()
                 tag = identify(text)
                 seconds += time.process_time() - started
-                right += (
-                    tag is not None and (language := language_of_tag(tag)) is not None and language.code == each.code
-                )
-            accuracy[each.code], count = right / texts, count + texts
+                right += tag is not None and (language := language_of_tag(tag)) is not None and language.code == code
+            accuracy[code], count = right / texts, count + texts
         figures[str(sentences)] = {"accuracy": accuracy, "ms": round(1000 * seconds / count, 3)}
     figures["mib"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
     answer.send(figures)

@@ -106,7 +106,7 @@ def test_means_and_deviations_are_of_finished_seeds(results: dict[str, Any]):
 def test_a_task_of_one_pair_has_its_columns(tmp_path: Path):
     """BUCC has no means of papers for a single pair."""
     names = [str(number) for number in range(6)]
-    task = BuccTask([BuccSet("de-en", "test", names, names, names, names, frozenset({(0, 0), (3, 3)}))])
+    task = BuccTask([BuccSet("de-en", "test", names, names, frozenset({(0, 0), (3, 3)}))])
     scores = task.score(lambda sentences: np.array([[1, int(one)] for one in sentences], dtype=np.float32))
     run = Run(tmp_path, "none", "mean", None, "encoder", {"max_steps": 0}, {"bucc": {"data": "bucc"}}, {"bucc": "same"})
     _write_scores(run, scores.groups, scores.languages)

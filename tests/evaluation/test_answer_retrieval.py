@@ -10,7 +10,7 @@ import pytest
 
 from hf_xsent import evaluate
 from hf_xsent.data.benchmarks.answers import AnswerSet, load_answers
-from hf_xsent.data.benchmarks.sts import StsSet
+from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.report import Report
@@ -96,13 +96,13 @@ def test_a_pool_without_the_answers_of_other_languages_is_easier() -> None:
 
 def test_retention_is_similarity_and_retrieval_within_a_language_and_what_stayed_of_the_start() -> None:
     sentences = [f"en {number}" for number in range(12)]
-    sts = StsSet("en-en", sentences, sentences[::-1], [float(number % 5) for number in range(12)])
+    sts = PairSet("en-en", sentences, sentences[::-1], [float(number % 5) for number in range(12)])
     before, after = Random(), Random(seed=1)
     task = RetentionTask([sts, *_sets()])
     alone = task.score(after)
     assert "cosine" not in alone.languages["STS en"]
     scores = task.beside(before).score(after)
-    first, second = (unit(after(side)) for side in (sts.first, sts.second))
+    first, second = (unit(after(side)) for side in (sts.sources, sts.targets))
     assert scores.languages["STS en"]["score"] == pytest.approx(spearman((first * second).sum(1), sts.gold))
     within = AnswerRetrievalTask(_sets()).score(after).languages["de"]["mrr"]
     assert scores.languages["XQuAD-R de"]["score"] == pytest.approx(within)

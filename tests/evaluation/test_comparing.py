@@ -5,8 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from hf_xsent.data.benchmarks.sts import StsSet
-from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
+from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.evaluate import short_names
 from hf_xsent.evaluation.report import Measurement, Report, compare_with_first, comparison_table
@@ -17,10 +16,7 @@ from hf_xsent.evaluation.task import Outcomes
 
 COUNT = 400
 TASK = TatoebaTask(
-    [
-        TatoebaSet(code, code, [f"{code}{i}" for i in range(COUNT)], [f"en{i}" for i in range(COUNT)])
-        for code in ("deu", "fra")
-    ]
+    [PairSet(code, [f"{code}{i}" for i in range(COUNT)], [f"en{i}" for i in range(COUNT)]) for code in ("deu", "fra")]
 )
 
 
@@ -70,7 +66,7 @@ def test_differences_are_those_of_the_figures_and_the_table_marks_clear_ones() -
 def test_an_interval_is_as_wide_as_theory_says() -> None:
     """The mean of n independent 0/1 differences has the standard error of its variance / n."""
     rng = np.random.default_rng(0)
-    sides = [{"deu": rng.random((2000, 1)) < share} for share in (0.5, 0.6)]
+    sides = [{"deu": np.repeat(rng.random((2000, 1)) < share, 2, axis=1)} for share in (0.5, 0.6)]
     first, second = (Outcomes(rows, {"all": ["deu"]}) for rows in sides)
     found = paired_differences(TASK.main_score, [first], [second])["all"]
     error = 100 * (sides[1]["deu"] * 1.0 - sides[0]["deu"]).std() / np.sqrt(2000)
@@ -79,7 +75,7 @@ def test_an_interval_is_as_wide_as_theory_says() -> None:
 
 
 def test_equal_models_differ_by_nothing() -> None:
-    task = Sts17Task([StsSet("en-en", [f"a{i}" for i in range(30)], [f"b{i}" for i in range(30)], list(range(30)))])
+    task = Sts17Task([PairSet("en-en", [f"a{i}" for i in range(30)], [f"b{i}" for i in range(30)], list(range(30)))])
     outcomes = task.measure(Noisy(1.0).encode)[1]
     found = paired_differences(task.main_score, [outcomes], [outcomes, outcomes])["all"]
     assert (found.value, found.low, found.high) == (0, 0, 0) and not found.significant

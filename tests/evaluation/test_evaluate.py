@@ -14,8 +14,7 @@ from page_reader import Page
 
 from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.bucc import BuccSet
-from hf_xsent.data.benchmarks.sts import StsSet
-from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
+from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.evaluation.evaluate import check_views, describe, measure_tasks
 from hf_xsent.evaluation.mining_f1 import BuccTask
@@ -39,12 +38,11 @@ def embedder(tiny_encoders: Path) -> SentenceEmbedder:
 def tasks(pairs: list[tuple[str, str]]) -> list[EvaluationTask]:
     """Three tasks over the same sentences, some of them repeated."""
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    names = [str(number) for number in range(len(pairs))]
     gold = frozenset(zip(range(len(pairs)), range(len(pairs)), strict=True))
     return [
-        TatoebaTask([TatoebaSet("deu", "de", [*sources, sources[0]], [*targets, targets[0]])]),
-        BuccTask([BuccSet("de-en", "dev", names, sources, names, targets, gold)]),
-        Sts17Task([StsSet("en-en", targets, targets[::-1], [float(number % 6) for number in range(len(targets))])]),
+        TatoebaTask([PairSet("deu", [*sources, sources[0]], [*targets, targets[0]])]),
+        BuccTask([BuccSet("de-en", "dev", sources, targets, gold)]),
+        Sts17Task([PairSet("en-en", targets, targets[::-1], [float(number % 6) for number in range(len(targets))])]),
     ]
 
 
@@ -88,7 +86,7 @@ def _views(layers: Sequence[int] = range(4), poolings: Sequence[str] = ("mean", 
 def test_a_sweep_encodes_each_distinct_sentence_once(
     embedder: SentenceEmbedder, tasks: list[EvaluationTask], encoded: _Encoded
 ):
-    distinct = len({one for task in tasks for one in task.sentences()})
+    distinct = len({one for task in tasks for one in task.inputs()})
     measured = _measure(embedder, tasks, _views(), [32, 4])
     assert encoded.sentences == distinct
     assert encoded.passes == 1  # so few sentences fit in one batch
@@ -148,7 +146,7 @@ def test_a_killed_evaluation_resumes(
     assert [report.task for report in read_reports(output)] == ["tatoeba"]
     encoded.sentences = 0
     start(output)
-    assert encoded.sentences == len({one for task in tasks[1:] for one in task.sentences()})
+    assert encoded.sentences == len({one for task in tasks[1:] for one in task.inputs()})
     assert output.read_bytes() == whole.read_bytes()
     encoded.sentences = 0
     start(output)
@@ -241,7 +239,7 @@ def test_nothing_stays_behind(
             "given for 'tatoba', .* tasks tatoeba; did you mean",
         ),
         (
-            [TatoebaTask([TatoebaSet("deu", "de", ["a"], ["b"])])],
+            [TatoebaTask([PairSet("deu", ["a"], ["b"])])],
             {"languages": ["de"]},
             "give them to load_tasks instead",
         ),
@@ -391,6 +389,6 @@ def test_a_sweep_is_a_line_for_each_view(tasks: list[EvaluationTask], reports: l
 def test_published_figures_stand_beside_the_groups_they_are_of():
     for one in published_scores():
         assert set(one) - {"task", "group", "model", "paper"} <= set(TASKS[one["task"]].headings)
-    lines = published_lines(TatoebaTask([TatoebaSet("deu", "de", ["a"], ["b"])]), ["36", "all"])
+    lines = published_lines(TatoebaTask([PairSet("deu", ["a"], ["b"])]), ["36", "all"])
     assert "published, 36: mBERT + DAP xx→en 90.9, en→xx 91.2, mean 91.05 (DAP (arXiv:2305.09148))" in lines
     assert not any("published, 4:" in line for line in lines)

@@ -115,7 +115,7 @@ def _bucc(pair: str, split: str, count: int, wrong: int = 0) -> BuccSet:
     """So many translations; of the first few the gold file does not know."""
     sources, targets = ([f"{pair} {split} {side} {number}" for number in range(count)] for side in "st")
     gold = frozenset((number, number) for number in range(wrong, count))
-    return BuccSet(pair, split, sources, sources, targets, targets, gold)
+    return BuccSet(pair, split, sources, targets, gold)
 
 
 def _directions(sentences: list[str]) -> np.ndarray:

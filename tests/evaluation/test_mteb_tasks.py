@@ -7,8 +7,7 @@ import pytest
 
 from hf_xsent import SentenceEmbedder, export_sentence_transformer
 from hf_xsent.data.benchmarks.bucc import BuccSet
-from hf_xsent.data.benchmarks.sts import StsSet
-from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
+from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.retrieval import TatoebaTask
@@ -37,7 +36,7 @@ def _both(exported: Path, task: EvaluationTask) -> tuple[dict[str, Any], dict[st
 
 def test_tatoeba_accuracy_is_theirs(exported: Path, pairs: list[tuple[str, str]]) -> None:
     sides = [[pair[side] for pair in pairs] for side in (0, 1)]
-    sets = [TatoebaSet("deu", "de", *sides), TatoebaSet("fra", "fr", sides[0][::-1], sides[1][1:] + sides[1][:1])]
+    sets = [PairSet("deu", *sides), PairSet("fra", sides[0][::-1], sides[1][1:] + sides[1][:1])]
     ours, theirs = _both(exported, TatoebaTask(sets))
     assert set(theirs) == {"deu-eng", "fra-eng"}
     for language in ("deu", "fra"):
@@ -48,23 +47,22 @@ def test_tatoeba_accuracy_is_theirs(exported: Path, pairs: list[tuple[str, str]]
 def test_sts_figures_are_theirs(exported: Path, pairs: list[tuple[str, str]]) -> None:
     gold = [float((7 * number) % 6) for number in range(len(pairs))]  # with ties
     sides = [[pair[side] for pair in pairs] for side in (0, 1)]
-    task = Sts17Task([StsSet("ar-en", *sides, gold), StsSet("es-en-wmt", *sides, gold)])
+    task = Sts17Task([PairSet("ar-en", *sides, gold), PairSet("es-en-wmt", *sides, gold)])
     ours, theirs = _both(exported, task)
     assert set(theirs) == {"en-ar"}
     assert ours["ar-en"]["spearman"] == pytest.approx(100 * theirs["en-ar"]["cosine_spearman"], abs=1e-3)
-    ours, theirs = _both(exported, Sts22Task([StsSet("de-en", *sides, gold)]))
+    ours, theirs = _both(exported, Sts22Task([PairSet("de-en", *sides, gold)]))
     assert ours["de-en"]["spearman"] == pytest.approx(100 * theirs["de-en"]["cosine_spearman"], abs=1e-3)
     from hf_xsent.evaluation.mteb_tasks import mteb_task
 
     with pytest.raises(DataError, match="STS17 does not have es-en-wmt: "):
-        mteb_task(Sts17Task([StsSet("es-en-wmt", *sides, gold)]))
+        mteb_task(Sts17Task([PairSet("es-en-wmt", *sides, gold)]))
 
 
 def test_bucc_is_another_task_there(exported: Path, pairs: list[tuple[str, str]]) -> None:
     """They ask for the nearest target of each gold source; nothing is mined, and there is no threshold."""
     sides = [[pair[side] for pair in pairs] for side in (0, 1)]
-    names = [str(number) for number in range(len(pairs))]
-    bucc = BuccSet("de-en", "dev", names, sides[0], names, sides[1], frozenset({(3, 3), (5, 5)}))
+    bucc = BuccSet("de-en", "dev", *sides, frozenset({(3, 3), (5, 5)}))
     _, theirs = _both(exported, BuccTask([bucc]))
     assert theirs["de-en"]["accuracy"] in (0.0, 0.5, 1.0)
 

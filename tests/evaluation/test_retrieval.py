@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
+from hf_xsent.data.benchmarks.sets import PairSet
+from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.registry import load_tasks
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, TatoebaTask, accuracy_at_1, retrieval_by_language
@@ -121,16 +122,13 @@ def test_every_language_is_measured_apart() -> None:
 # The task
 
 
-def _sets(*languages: str) -> list[TatoebaSet]:
-    return [
-        TatoebaSet(language, language, [f"{language} a", "bbb", "cd"], [f"{language} a", "bbb", "xy"])
-        for language in languages
-    ]
+def _sets(*languages: str) -> list[PairSet]:
+    return [PairSet(language, [f"{language} a", "bbb", "cd"], [f"{language} a", "bbb", "xy"]) for language in languages]
 
 
 def test_other_sentences_give_another_fingerprint() -> None:
     sets = _sets("deu", "fra")
-    changed = [*sets[:1], TatoebaSet("fra", "fr", sets[1].sources, [*sets[1].targets[:2], "xyz"])]
+    changed = [*sets[:1], PairSet("fra", sets[1].sources, [*sets[1].targets[:2], "xyz"])]
     assert len({TatoebaTask(some).fingerprint for some in (sets, changed, sets[:1])}) == 3
 
 
@@ -146,8 +144,8 @@ def test_groups_are_reported_only_when_complete() -> None:
 
 def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
     sets = [
-        TatoebaSet("deu", "de", ["ab", "cd", "ef", "gh"], ["ab", "cd", "ef", "gh"]),
-        TatoebaSet("fra", "fr", ["ab", "cd"], ["cd", "ab"]),
+        PairSet("deu", ["ab", "cd", "ef", "gh"], ["ab", "cd", "ef", "gh"]),
+        PairSet("fra", ["ab", "cd"], ["cd", "ab"]),
     ]
     scores = TatoebaTask(sets).score(_Letters().encode)
     assert scores.groups["all"] == {"pairs": 6, "forward": 50.0, "backward": 50.0, "mean": 50.0}
@@ -166,7 +164,7 @@ def test_the_real_tatoeba_sets(assets: Path) -> None:
     for figures in TatoebaTask(sets).score(_Letters().encode).languages.values():
         assert figures["pairs"] == 1000
         assert 1 < figures["mean"] < 60
-    english = [TatoebaSet(one.language, one.code, one.targets, one.targets) for one in sets]
+    english = [PairSet(one.language, one.targets, one.targets) for one in sets]
     for one in english:
         repeats = 1000 - len(set(one.targets))
         found = retrieval_by_language(_Letters(), {one.language: (one.sources, one.targets)})

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hf_xsent import SentenceEmbedder
-from hf_xsent.data.benchmarks.sts import STS22_PAIRS, StsSet
+from hf_xsent.data.benchmarks.sets import PairSet
+from hf_xsent.data.benchmarks.sts import STS22_PAIRS
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task, cosines, spearman
 
@@ -53,9 +54,9 @@ def test_a_cosine_is_of_partners_whatever_their_length() -> None:
     assert cosines(first, second).tolist() == pytest.approx([1, 24 / 25, 0])
 
 
-def _sts(pair: str, gold: list[float]) -> StsSet:
+def _sts(pair: str, gold: list[float]) -> PairSet:
     """Sentences are angles: the second stands off from the first by what its text says."""
-    return StsSet(pair, ["0"] * len(gold), ["40", "20", "10"][: len(gold)], gold)
+    return PairSet(pair, ["0"] * len(gold), ["40", "20", "10"][: len(gold)], gold)
 
 
 def _angles(sentences: list[str]) -> np.ndarray:
@@ -92,7 +93,7 @@ def test_no_pair_is_refused() -> None:
 def test_the_real_tracks(assets: Path) -> None:
     task = Sts17Task.load(assets / "data" / "sts17")
     assert [len(one.gold) for one in task.sets] == [250] * 7
-    assert all(len(one.first) == len(one.second) == 250 for one in task.sets)
+    assert all(len(one.sources) == len(one.targets) == 250 for one in task.sets)
 
     def word_counts(sentences: list[str]) -> np.ndarray:
         """A bag of hashed words, which knows a little about the monolingual tracks."""

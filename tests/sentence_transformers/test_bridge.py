@@ -19,8 +19,7 @@ from transformers import AutoTokenizer
 from hf_xsent import AlignmentLoss, DualPivotForSentenceEmbedding, SentenceEmbedder, TaskEvaluator, XlmrWithRTLHead
 from hf_xsent.data.benchmarks.answers import AnswerSet
 from hf_xsent.data.benchmarks.parallel import ParallelSet
-from hf_xsent.data.benchmarks.sts import StsSet
-from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
+from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.mixed_pool import MixedPoolTask
@@ -46,7 +45,7 @@ def _dataset(pairs: Pairs, **columns: Any) -> Dataset:
 
 def _task(pairs: Pairs) -> TatoebaTask:
     sides = [list(side) for side in zip(*pairs, strict=True)]
-    return TatoebaTask([TatoebaSet("deu", "deu", sides[0][:8], sides[1][:8]), TatoebaSet("fra", "fra", *sides)])
+    return TatoebaTask([PairSet("deu", sides[0][:8], sides[1][:8]), PairSet("fra", *sides)])
 
 
 def _saved(folder: Path, encoder: Path, kind: Any = XlmrWithRTLHead, **settings: Any) -> str:
@@ -243,7 +242,7 @@ def _tasks(pairs: Pairs) -> list[EvaluationTask]:
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     names, rows = [str(number) for number in range(len(pairs))], list(range(len(pairs)))
     answers = [AnswerSet(code, names, sources, rows, side) for code, side in (("de", sources), ("en", targets))]
-    sts = StsSet("en-en", targets, targets[::-1], [float(number % 5) for number in rows])
+    sts = PairSet("en-en", targets, targets[::-1], [float(number % 5) for number in rows])
     retention = RetentionTask([sts, *answers], start=lambda texts: np.array([[len(text), 1.0] for text in texts]))
     pool = MixedPoolTask([ParallelSet("de", sources), ParallelSet("en", targets)])
     return [_task(pairs), pool, AnswerRetrievalTask(answers), retention]

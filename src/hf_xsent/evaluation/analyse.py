@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba
+from hf_xsent.data.benchmarks.sets import PairSet
+from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.evaluation.analysis import PROJECTIONS, project, sample_words, word_vectors
 from hf_xsent.evaluation.settings import AnalyseSettings
@@ -36,14 +37,14 @@ def analyse(settings: AnalyseSettings) -> Path:
     return Path(settings.output)
 
 
-def _first_pairs(sets: Sequence[TatoebaSet], count: int) -> dict[str, list[str]]:
+def _first_pairs(sets: Sequence[PairSet], count: int) -> dict[str, list[str]]:
     """Return the first sentences of each language."""
     texts: dict[str, list[str]] = {tatoeba.language: tatoeba.sources[:count] for tatoeba in sets}
     texts["eng"] = list(dict.fromkeys(text for tatoeba in sets for text in tatoeba.targets[:count]))
     return texts
 
 
-def _sampled_words(sets: Sequence[TatoebaSet], settings: AnalyseSettings) -> dict[str, list[str]]:
+def _sampled_words(sets: Sequence[PairSet], settings: AnalyseSettings) -> dict[str, list[str]]:
     """Sample words of each language by frequency, from bitext or from Tatoeba."""
     count = settings.words or 0
     if settings.data:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hf_xsent.data.benchmarks.answers import AnswerSet, load_answers
 from hf_xsent.evaluation.retrieval import unit
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, encoder_of, means
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, encoder_of
 
 _NEAREST = 10
 
@@ -44,6 +44,7 @@ class AnswerRetrievalTask(EvaluationTask):
         "… own language among the 10 nearest (low)": "own",
     }
     charts: ClassVar[Sequence[str]] = ("map", "own")
+    parallel: ClassVar[bool] = True
     read = staticmethod(load_answers)
 
     def inputs(self) -> Iterator[tuple[str, str]]:
@@ -52,17 +53,13 @@ class AnswerRetrievalTask(EvaluationTask):
             yield from (("query", text) for text in test_set.questions)
             yield from (("document", text) for text in test_set.sentences)
 
-    def texts(self, test_set: AnswerSet) -> Iterable[str]:
-        """Return language, questions, sentences and answers."""
-        return test_set.language, *test_set.questions, *test_set.sentences, *map(str, test_set.answers)
-
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure the questions of each language; besides, mAP of each language among the sentences of each other."""
         ask, read = encoder_of(encode, "query"), encoder_of(encode, "document")
         pools = [unit(read(test_set.sentences)) for test_set in self.sets]
         starts = np.cumsum([0, *(len(pool) for pool in pools)])
         answers = np.stack([test_set.answers for test_set in self.sets], axis=1)  # questions × languages
-        languages: dict[str, Metrics] = {}
+        among: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for place, test_set in enumerate(self.sets):
             scores = unit(ask(test_set.questions)) @ np.concatenate(pools).T
@@ -81,20 +78,17 @@ class AnswerRetrievalTask(EvaluationTask):
                 ],
                 axis=1,
             )
-            names = ("map", "mrr", "own", "preference")
-            of_language = dict(zip(names, (100 * rows[test_set.language].mean(0)).tolist(), strict=True))
-            among = {
+            among[test_set.language] = {
                 f"among {other.language}": 100 * float(ranks.mean())
                 for other, ranks in zip(self.sets, within, strict=True)
             }
-            languages[test_set.language] = {"pairs": len(scores), **of_language, **among}
-        groups = {"all": list(languages)}
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups, parallel=True)
+        return self.scored(rows, among)
 
     @staticmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute mAP."""
-        return 100 * np.asarray(rows[..., 0].mean(-1))
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
+        """Average the columns."""
+        columns = np.moveaxis(100 * rows.mean(-2), -1, 0)
+        return dict(zip(("map", "mrr", "own", "preference"), columns, strict=True))
 
 
 def average_precisions(scores: np.ndarray, relevant: np.ndarray) -> np.ndarray:

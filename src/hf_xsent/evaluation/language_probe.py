@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hf_xsent.evaluation.parallel import FOLDERS, ParallelTask
-from hf_xsent.evaluation.task import Encode, Outcomes, Scores, means
+from hf_xsent.evaluation.task import Encode, Outcomes, Scores
 
 FOLDS = 5
 
@@ -45,22 +45,18 @@ class LanguageProbeTask(ParallelTask):
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure the accuracy of the classifier on the sentences of each language."""
         predicted = predict_languages(np.stack([encode(test_set.sentences) for test_set in self.sets]))
-        names, chance = [test_set.language for test_set in self.sets], 100 / len(self.sets)
-        rows = {
-            name: (of_language == place)[:, None]
-            for place, (name, of_language) in enumerate(zip(names, predicted, strict=True))
-        }
-        languages = {}
-        for name, right in rows.items():
-            accuracy = 100 * float(right.mean())
-            languages[name] = {"pairs": len(right), "accuracy": accuracy, "chance": chance, "hidden": 100 - accuracy}
-        groups = {"all": names}
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups, parallel=True)
+        return self.scored(
+            {
+                test_set.language: np.stack([right, np.full(len(right), 1 / len(self.sets))], axis=1)
+                for test_set, right in zip(self.sets, predicted == np.arange(len(self.sets))[:, None], strict=True)
+            }
+        )
 
     @staticmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute 100 - accuracy."""
-        return 100 * (1 - np.asarray(rows.mean(axis=(-2, -1))))
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
+        """Average the accuracy of each item and that of chance."""
+        accuracy, chance = np.moveaxis(100 * rows.mean(-2), -1, 0)
+        return {"accuracy": accuracy, "chance": chance, "hidden": 100 - accuracy}
 
 
 def predict_languages(vectors: np.ndarray) -> np.ndarray:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_order
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores
 from hf_xsent.mining.calibration import best_threshold, f1_at_threshold
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
 
@@ -47,10 +47,6 @@ class BuccTask(EvaluationTask):
             if min(len(test_set.sources), len(test_set.targets)) < _K:
                 raise DataError(f"{name}: mining needs at least {_K} sentences per side")
 
-    def texts(self, test_set: BuccSet) -> Iterable[str]:
-        """Return language pair, split, sentences and gold pairs."""
-        return test_set.pair, test_set.split, *test_set.sources, *test_set.targets, *map(str, sorted(test_set.gold))
-
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure F1 of each set at the best threshold of its language pair, and at that of every other pair."""
         mined = [mine_bitext(encode(test_set.sources), encode(test_set.targets), _K) for test_set in self.sets]
@@ -79,13 +75,14 @@ class BuccTask(EvaluationTask):
                     if test_set.split == last:
                         groups.setdefault("all", []).append(name)
                 rows[name] = outcomes
-        return Scores(own | transferred, means(own | transferred, groups)), Outcomes(rows, groups)
+        figures_of = own | transferred
+        return self.scored({name: rows[name] for name in figures_of}, figures_of, groups)
 
     @staticmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
         """Compute F1 from the correct, found and gold pairs of source sentences."""
         correct, mined, gold = np.moveaxis(rows.sum(-2), -1, 0)
-        return 200 * correct / np.maximum(1, mined + gold)
+        return {"f1": 200 * correct / np.maximum(1, mined + gold)}
 
     def _thresholds(self, mined: Sequence[MinedPairs]) -> dict[str, tuple[str, float]]:
         """Return each pair's training split (without test_set, its earliest) and the best threshold on it."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hf_xsent.evaluation.parallel import FOLDERS, ParallelTask
 from hf_xsent.evaluation.retrieval import unit
-from hf_xsent.evaluation.task import Encode, Metrics, Outcomes, Scores, means
+from hf_xsent.evaluation.task import Encode, Outcomes, Scores
 
 _NUMBERS_AT_ONCE = 1 << 24
 
@@ -53,15 +53,14 @@ class MixedPoolTask(ParallelTask):
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure each language as the language of queries."""
         vectors = np.stack([unit(encode(test_set.sentences)) for test_set in self.sets])
-        rows = {test_set.language: mixed_pool(vectors, place) for place, test_set in enumerate(self.sets)}
-        languages = {language: _metrics(of_language) for language, of_language in rows.items()}
-        groups = {"all": list(languages)}
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups, parallel=True)
+        return self.scored({test_set.language: mixed_pool(vectors, place) for place, test_set in enumerate(self.sets)})
 
     @staticmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute the accuracy beside the own language."""
-        return 100 * np.asarray(rows[..., 1].mean(-1))
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
+        """Average the columns; all are percentages except the last."""
+        *shares, rank = np.moveaxis(rows.mean(-2), -1, 0)
+        names = ("alone", "beside", "r_precision", "own")
+        return {name: 100 * share for name, share in zip(names, shares, strict=True)} | {"max_rank": rank}
 
 
 def mixed_pool(vectors: np.ndarray, language: int) -> np.ndarray:
@@ -103,15 +102,3 @@ def mixed_pool(vectors: np.ndarray, language: int) -> np.ndarray:
             axis=1,
         )
     return results
-
-
-def _metrics(rows: np.ndarray) -> Metrics:
-    alone, beside, precision, own, rank = rows.mean(0).tolist()
-    return {
-        "pairs": len(rows),
-        "alone": 100 * alone,
-        "beside": 100 * beside,
-        "r_precision": 100 * precision,
-        "own": 100 * own,
-        "max_rank": rank,
-    }

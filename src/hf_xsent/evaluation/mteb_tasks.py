@@ -67,10 +67,11 @@ def _subsets(task: EvaluationTask) -> dict[str, Any]:
     assert isinstance(task, Sts17Task | Sts22Task)
     subsets = {}
     for test_set in task.sets:
-        if name := STS17_TRACKS[test_set.pair].on_hub if test_set.pair in STS17_TRACKS else test_set.pair:
-            columns = {"sentence1": test_set.first, "sentence2": test_set.second, "score": test_set.gold}
+        pair = test_set.language
+        if name := STS17_TRACKS[pair].on_hub if pair in STS17_TRACKS else pair:
+            columns = {"sentence1": test_set.sources, "sentence2": test_set.targets, "score": test_set.gold}
             subsets[name] = Dataset.from_dict(columns)
     if not subsets:
-        names = ", ".join(test_set.pair for test_set in task.sets)
+        names = ", ".join(test_set.language for test_set in task.sets)
         raise DataError(f"mteb's {_NAMES[task.name]} does not have {names}: choose other language pairs")
     return subsets

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hf_xsent.data.benchmarks.tatoeba import TatoebaSet
+from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.hub import select_names
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
 from hf_xsent.mining.margin import best_by_margin
 from hf_xsent.mining.neighbours import nearest_both_ways
 
@@ -26,7 +26,7 @@ NEAREST = 5
 class PairsTask(EvaluationTask):
     """Pairs: retrieve the translation of each sentence among all sentences of the other side of your pairs."""
 
-    sets: Sequence[TatoebaSet]
+    sets: Sequence[PairSet]
 
     name: ClassVar[str] = "pairs"
     title: ClassVar[str] = "Pairs"
@@ -45,7 +45,10 @@ class PairsTask(EvaluationTask):
     }
     main_metric: ClassVar[str] = "mean"
     folders: ClassVar[tuple[str, ...]] = ()
-    figures: ClassVar[Mapping[str, str]] = {"own pairs: P@1 by cosine": "mean", "own pairs: P@1 by margin": "margin"}
+    figures: ClassVar[Mapping[str, str]] = {
+        "own pairs: P@1 by cosine": "mean",
+        "own pairs: P@1 by margin": "margin",
+    }
     several_sources: ClassVar[bool] = True
 
     @classmethod
@@ -62,26 +65,24 @@ class PairsTask(EvaluationTask):
             source, target_language=target_language or "en", cleaning=None, max_pairs=max_pairs, cache_dir=cache_dir
         )
         codes = select_names("the bitext", bitext.languages, languages)
-        return cls([TatoebaSet(code, code, *bitext.pairs(code)) for code in codes])
-
-    def texts(self, test_set: TatoebaSet) -> Iterable[str]:
-        """Return language and sentences."""
-        return test_set.language, *test_set.sources, *test_set.targets
+        return cls([PairSet(code, *bitext.pairs(code)) for code in codes])
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure both directions of each language."""
-        rows = {test_set.language: _hits(test_set, encode) for test_set in self.sets}
-        languages = {language: _metrics(hits) for language, hits in rows.items()}
-        groups = {"all": list(languages)}
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+        return self.scored({test_set.language: _hits(test_set, encode) for test_set in self.sets})
 
     @staticmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute the mean accuracy@1 of both directions."""
-        return 100 * np.asarray(rows[..., :2].mean(axis=(-2, -1)))
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
+        """Compute the three accuracies, in each direction and in both."""
+        shares = np.moveaxis(100 * rows.mean(-2), -1, 0)
+        metrics: dict[str, Any] = {}
+        for number, (kind, both) in enumerate({"": "mean", "_5": "mean_5", "_margin": "margin"}.items()):
+            forward, backward = shares[2 * number : 2 * number + 2]
+            metrics |= {f"forward{kind}": forward, f"backward{kind}": backward, both: (forward + backward) / 2}
+        return metrics
 
 
-def _hits(test_set: TatoebaSet, encode: Encode) -> np.ndarray:
+def _hits(test_set: PairSet, encode: Encode) -> np.ndarray:
     """Return for each pair whether P@1, P@5 and P@1 by margin count it, each in both directions (N × 6)."""
     vectors = encode(test_set.sources), encode(test_set.targets)
     numbers = [
@@ -96,19 +97,3 @@ def _hits(test_set: TatoebaSet, encode: Encode) -> np.ndarray:
         hits[:, 2 + direction] = found.any(1)
         hits[:, 4 + direction] = texts[best] == texts
     return hits
-
-
-def _metrics(hits: np.ndarray) -> Metrics:
-    share = (100 * hits.mean(0)).tolist()
-    return {
-        "pairs": len(hits),
-        "forward": share[0],
-        "backward": share[1],
-        "mean": (share[0] + share[1]) / 2,
-        "forward_5": share[2],
-        "backward_5": share[3],
-        "mean_5": (share[2] + share[3]) / 2,
-        "forward_margin": share[4],
-        "backward_margin": share[5],
-        "margin": (share[4] + share[5]) / 2,
-    }

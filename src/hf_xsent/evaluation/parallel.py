@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from hf_xsent.data.benchmarks.parallel import ParallelSet, load_parallel
 from hf_xsent.evaluation.task import EvaluationTask
@@ -23,6 +23,8 @@ class ParallelTask(EvaluationTask):
 
     sets: Sequence[ParallelSet]
 
+    parallel: ClassVar[bool] = True
+
     @classmethod
     def load(
         cls, source: str | PathLike[str], languages: Iterable[str] | None = None, max_pairs: int | None = None
@@ -30,10 +32,6 @@ class ParallelTask(EvaluationTask):
         """Read parallel text in all or some languages; by default the first 300 lines."""
         return cls(load_parallel(source, languages, max_pairs or LINES))
 
-    def sides(self, test_set: ParallelSet) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the sentences; there is no other side."""
-        return test_set.sentences, ()
-
-    def texts(self, test_set: ParallelSet) -> Iterable[str]:
-        """Return language and sentences."""
-        return test_set.language, *test_set.sentences
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """Iterate over the sentences of all languages."""
+        return (("", text) for test_set in self.sets for text in test_set.sentences)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from hf_xsent.data.benchmarks.answers import AnswerSet, load_answers
-from hf_xsent.data.benchmarks.sts import StsSet, load_sts17
+from hf_xsent.data.benchmarks.sets import PairSet
+from hf_xsent.data.benchmarks.sts import load_sts17
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.answer_retrieval import reciprocal_ranks
 from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.similarity import cosines, rank_correlation
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Outcomes, Scores, encoder_of, means
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Outcomes, Scores, encoder_of
 from hf_xsent.models.embedder import SentenceEmbedder
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _NEIGHBOURS = 10
 class RetentionTask(EvaluationTask):
     """Retention: monolingual tracks of STS 2017, and XQuAD-R within each language, beside the encoder at the start."""
 
-    sets: Sequence[StsSet | AnswerSet]
+    sets: Sequence[PairSet | AnswerSet]
     start: Encode | str | None = None  # the encoder before training, or its name
 
     name: ClassVar[str] = "retention"
@@ -64,9 +65,9 @@ class RetentionTask(EvaluationTask):
     @classmethod
     def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None, start: Any = None) -> Self:
         """Read the folders ``sts17`` and ``xquad_r`` in a folder; ``start`` is an encoder, its folder or its Hub id."""
-        sets: list[StsSet | AnswerSet] = []
+        sets: list[PairSet | AnswerSet] = []
         if Path(source, "sts17").is_dir():
-            sets += [sts for sts in load_sts17(Path(source, "sts17")) if sts.pair in _TRACKS]
+            sets += [sts for sts in load_sts17(Path(source, "sts17")) if sts.language in _TRACKS]
         if Path(source, "xquad_r").is_dir():
             sets += load_answers(Path(source, "xquad_r"))
         if not sets:
@@ -84,52 +85,44 @@ class RetentionTask(EvaluationTask):
     def inputs(self) -> Iterator[tuple[str, str]]:
         """Iterate over the sentences of STS, and over questions and sentences of XQuAD-R with their prompts."""
         for test_set in self.sets:
-            if isinstance(test_set, StsSet):
-                yield from (("", text) for text in (*test_set.first, *test_set.second))
+            if isinstance(test_set, PairSet):
+                yield from (("", text) for text in (*test_set.sources, *test_set.targets))
             else:
                 yield from (("query", text) for text in test_set.questions)
                 yield from (("document", text) for text in test_set.sentences)
-
-    def texts(self, test_set: StsSet | AnswerSet) -> Iterable[str]:
-        """Return languages, texts, and gold scores or answers."""
-        if isinstance(test_set, StsSet):
-            return test_set.pair, *test_set.first, *test_set.second, *map(repr, test_set.gold)
-        return test_set.language, *test_set.questions, *test_set.sentences, *map(str, test_set.answers)
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure each part; with a start, compare its embeddings with the new ones."""
         start = self.start
         if isinstance(start, str):
             start = ModelEncoder(SentenceEmbedder.from_pretrained(start))
-        languages: dict[str, Metrics] = {}
+        beside: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for test_set in self.sets:
-            if isinstance(test_set, StsSet):
-                name, texts, role = f"STS {_language(test_set)}", test_set.first, ""
-                similar = cosines(encode(test_set.first), encode(test_set.second))
-                rows[name] = np.stack([similar, np.asarray(test_set.gold, dtype=np.float64)], axis=1)
+            if isinstance(test_set, PairSet):
+                name, texts, role = f"STS {_language(test_set)}", test_set.sources, ""
+                similar = cosines(encode(test_set.sources), encode(test_set.targets))
+                rows[name] = np.stack([similar, test_set.gold], axis=1)
             else:
                 name, texts, role = f"XQuAD-R {test_set.language}", test_set.questions, "query"
                 asked = unit(encoder_of(encode, "query")(test_set.questions))
                 scores = asked @ unit(encoder_of(encode, "document")(test_set.sentences)).T
                 rows[name] = reciprocal_ranks(scores, np.array(test_set.answers))[:, None]
-            languages[name] = {"pairs": len(texts), "score": float(self.main_score(rows[name]))}
             if start is not None:
                 before, after = (unit(encoder_of(which, role)(texts)) for which in (start, encode))
-                if before.shape == after.shape:
-                    languages[name]["cosine"] = float((before * after).sum(1).mean())
-                languages[name]["neighbours"] = 100 * same_neighbours(before, after)
+                comparable = before.shape == after.shape
+                beside[name] = {"cosine": float((before * after).sum(1).mean())} if comparable else {}
+                beside[name]["neighbours"] = 100 * same_neighbours(before, after)
         parts = {"STS": "STS ", "XQuAD-R": "XQuAD-R ", "all": ""}
-        groups = {group: [name for name in languages if name.startswith(prefix)] for group, prefix in parts.items()}
-        groups = {group: names for group, names in groups.items() if names}
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+        groups = {group: [name for name in rows if name.startswith(prefix)] for group, prefix in parts.items()}
+        return self.scored(rows, beside, groups)
 
     @staticmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
         """Compute MRR of reciprocal ranks (one column), or Spearman's correlation of cosines and gold scores (two)."""
         if rows.shape[-1] == 1:
-            return 100 * np.asarray(rows[..., 0].mean(-1))
-        return rank_correlation(rows[..., 0], rows[..., 1])
+            return {"score": 100 * rows[..., 0].mean(-1)}
+        return {"score": rank_correlation(rows[..., 0], rows[..., 1])}
 
 
 def same_neighbours(before: np.ndarray, after: np.ndarray, k: int = _NEIGHBOURS) -> float:
@@ -153,5 +146,5 @@ def same_neighbours(before: np.ndarray, after: np.ndarray, k: int = _NEIGHBOURS)
     return float(np.mean(shared)) / k
 
 
-def _language(test_set: StsSet | AnswerSet) -> str:
-    return test_set.pair.partition("-")[0] if isinstance(test_set, StsSet) else test_set.language
+def _language(test_set: PairSet | AnswerSet) -> str:
+    return test_set.language.partition("-")[0]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hf_xsent.data.benchmarks.tatoeba import TatoebaSet, load_tatoeba, tatoeba_groups
+from hf_xsent.data.benchmarks.sets import PairSet
+from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError, RecipeError, did_you_mean
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
 from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.encode_interface import SupportsEncode
 
@@ -103,13 +104,14 @@ def retrieval_by_language(
 class TatoebaTask(EvaluationTask):
     """Tatoeba: retrieve the English translation of each sentence among all English ones, and the reverse."""
 
-    sets: Sequence[TatoebaSet]
+    sets: Sequence[PairSet]
 
     name: ClassVar[str] = "tatoeba"
     title: ClassVar[str] = "Tatoeba"
     protocol: ClassVar[str] = PROTOCOL
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "forward": "xx→en", "backward": "en→xx", "mean": "mean"}
     main_metric: ClassVar[str] = "mean"
+    groups: ClassVar[Mapping[str, Sequence[str]]] = tatoeba_groups()
 
     @classmethod
     def load(
@@ -120,26 +122,17 @@ class TatoebaTask(EvaluationTask):
             raise RecipeError("languages and group both select languages of tatoeba: give languages or group")
         return cls(load_tatoeba(source, languages if group is None else _group(group)))
 
-    def texts(self, test_set: TatoebaSet) -> Iterable[str]:
-        """Return language and sentences."""
-        return test_set.language, *test_set.sources, *test_set.targets
-
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure accuracy@1 in both directions, and its means over the groups of languages that papers report."""
-        languages: dict[str, Metrics] = {}
-        hits: dict[str, np.ndarray] = {}
-        for test_set in self.sets:
-            language = test_set.language
-            hits[language] = retrieval_hits(encode(test_set.sources), encode(test_set.targets))
-            accuracy = RetrievalAccuracy.of(hits[language])
-            languages[language] = {key: getattr(accuracy, key) for key in self.headings}
-        groups = measured_groups(languages, tatoeba_groups() | {"all": list(languages)})
-        return Scores(languages, means(languages, groups)), Outcomes(hits, groups)
+        return self.scored(
+            {one.language: retrieval_hits(encode(one.sources), encode(one.targets)) for one in self.sets}
+        )
 
     @staticmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute the mean accuracy@1 of both directions."""
-        return 100 * np.asarray(rows.mean(axis=(-2, -1)))
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
+        """Compute accuracy@1 of each direction and of both."""
+        forward, backward = np.moveaxis(100 * rows.mean(-2), -1, 0)
+        return {"forward": forward, "backward": backward, "mean": (forward + backward) / 2}
 
 
 def _group(name: str) -> list[str]:

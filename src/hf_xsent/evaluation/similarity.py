@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import stats
 
-from hf_xsent.data.benchmarks.sts import STS17_TRACKS, STS22_PAIRS, StsSet, load_sts17, load_sts22
+from hf_xsent.data.benchmarks.sets import PairSet
+from hf_xsent.data.benchmarks.sts import STS17_TRACKS, STS22_PAIRS, load_sts17, load_sts22
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import unit
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
 
 
 def spearman(scores: Sequence[float] | np.ndarray, gold: Sequence[float] | np.ndarray) -> float:
@@ -43,40 +44,24 @@ def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 class _StsTask(EvaluationTask):
     """A benchmark of sentence pairs with human scores."""
 
-    sets: Sequence[StsSet]
+    sets: Sequence[PairSet]
 
     protocol: ClassVar[str] = "Spearman's rank correlation of cosines with gold scores, times 100; ties share ranks"
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "spearman": "spearman"}
     main_metric: ClassVar[str] = "spearman"
-    groups: ClassVar[Mapping[str, Sequence[str]]]
-
-    def sides(self, test_set: StsSet) -> tuple[Sequence[str], Sequence[str]]:
-        """Return first and second sentences."""
-        return test_set.first, test_set.second
-
-    def texts(self, test_set: StsSet) -> Iterable[str]:
-        """Return languages, sentences and gold scores."""
-        return test_set.pair, *test_set.first, *test_set.second, *map(repr, test_set.gold)
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure Spearman's correlation of each pair of languages."""
-        languages: dict[str, Metrics] = {}
-        rows: dict[str, np.ndarray] = {}
+        rows = {}
         for test_set in self.sets:
-            rows[test_set.pair] = np.stack(
-                [cosines(encode(test_set.first), encode(test_set.second)), test_set.gold], axis=1
-            )
-            languages[test_set.pair] = {
-                "pairs": len(test_set.gold),
-                "spearman": float(self.main_score(rows[test_set.pair])),
-            }
-        groups = measured_groups(languages, {**self.groups, "all": list(languages)})
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+            similar = cosines(encode(test_set.sources), encode(test_set.targets))
+            rows[test_set.language] = np.stack([similar, test_set.gold], axis=1)
+        return self.scored(rows)
 
     @staticmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
         """Compute Spearman's correlation of cosines with gold scores."""
-        return rank_correlation(rows[..., 0], rows[..., 1])
+        return {"spearman": rank_correlation(rows[..., 0], rows[..., 1])}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -92,6 +92,8 @@ class EvaluationTask(ABC):
         Mapping[str, str | tuple[str, str]]
     ]  # rows of a table of all tasks: a metric, or group and metric
     charts: ClassVar[Sequence[str]]  # metrics to draw by language
+    groups: ClassVar[Mapping[str, Sequence[str]]] = {}  # languages of which papers report the mean
+    parallel: ClassVar[bool] = False  # whether item i of each language is the same item
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__:
@@ -124,30 +126,24 @@ class EvaluationTask(ABC):
         """Return a hash of the records; scores are comparable only if it is equal."""
         return digest(text + "\n" for test_set in self.sets for text in self.texts(test_set))
 
-    def sentences(self) -> Iterator[str]:
-        """Iterate over all sentences to encode, repeated ones included."""
-        for test_set in self.sets:
-            for side in self.sides(test_set):
-                yield from side
-
     def inputs(self) -> Iterator[tuple[str, str]]:
         """Iterate over all texts to encode with their roles: ``query``, ``document``, or none."""
-        yield from (("", text) for text in self.sentences())
-
-    def sides(self, test_set: Any) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the sentences of both sides of a set."""
-        return test_set.sources, test_set.targets
+        for test_set in self.sets:
+            yield from (("", text) for side in (test_set.sources, test_set.targets) for text in side)
 
     def beside(self, start: Encode) -> Self:
         """Return this task, which compares a model with ``start``, if it does (``needs_start``)."""
         return self
 
-    @abstractmethod
     def texts(self, test_set: Any) -> Iterable[str]:
-        """Return all texts of a set that determine its scores, for the fingerprint."""
+        """Return everything in a set that determines its scores, for the fingerprint."""
+        for value in vars(test_set).values():
+            yield from (
+                [value] if isinstance(value, str) else map(str, sorted(value) if isinstance(value, Set) else value)
+            )
 
     def score(self, encode: Encode) -> Scores:
-        """Measure a model by its ``encode``, which is called with lists of sentences from ``sentences()``."""
+        """Measure a model by its ``encode``, which is called with lists of the texts of ``inputs()``."""
         return self.measure(encode)[0]
 
     @abstractmethod
@@ -156,8 +152,31 @@ class EvaluationTask(ABC):
 
     @staticmethod
     @abstractmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute the main metric of a language from (bootstrap samples ×) items × columns of their results."""
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
+        """Compute metrics of a language, the main one included, from (bootstrap samples ×) items × columns."""
+
+    @classmethod
+    def main_score(cls, rows: np.ndarray) -> np.ndarray:
+        """Compute the main metric of a language from (bootstrap samples ×) items × columns of their outcomes."""
+        return np.asarray(cls.metrics(rows)[cls.main_metric])
+
+    def scored(
+        self,
+        rows: dict[str, np.ndarray],
+        others: Mapping[str, Metrics] | None = None,
+        groups: Mapping[str, Sequence[str]] | None = None,
+    ) -> tuple[Scores, Outcomes]:
+        """Return the scores of these outcomes by language, with their means over groups.
+
+        ``others`` are further metrics of the languages, ``groups`` replace those of the task and of all languages.
+        """
+        languages = {}
+        for name, of_language in rows.items():
+            count = {"pairs": len(of_language)} if "pairs" in self.headings else {}
+            measured = {key: float(value) for key, value in self.metrics(of_language).items()}
+            languages[name] = {**count, **measured, **(others or {}).get(name, {})}
+        groups = measured_groups(rows, {**self.groups, "all": list(rows)} if groups is None else groups)
+        return Scores(languages, means(languages, groups)), Outcomes(rows, groups, self.parallel)
 
 
 def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:

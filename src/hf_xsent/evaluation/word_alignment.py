@@ -14,7 +14,7 @@ from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.data.words.links import Link
 from hf_xsent.errors import DataError, ModelError, RecipeError
-from hf_xsent.evaluation.task import EvaluationTask, Metrics, Outcomes, Scores, means, measured_groups
+from hf_xsent.evaluation.task import EvaluationTask, Metrics, Outcomes, Scores
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.words.embedding import THRESHOLD, EmbeddingAligner
 
@@ -108,7 +108,7 @@ class WordAlignmentTask(EvaluationTask):
                 f"{', '.join(names)}"
             )
 
-    def sentences(self) -> Iterator[str]:
+    def inputs(self) -> Iterator[tuple[str, str]]:
         """Return no sentences: links need the hidden states of tokens, not embeddings of sentences."""
         return iter(())
 
@@ -130,30 +130,22 @@ class WordAlignmentTask(EvaluationTask):
         chooser = next(gold for gold in self.sets if gold.name == self.choose)
         of_chooser = {layer: _counts(embedder, layer, chooser.pairs) for layer in range(1, depth + 1)}
         best = max(of_chooser, key=lambda layer: float(self.main_score(of_chooser[layer])))
-        languages: dict[str, Metrics] = {}
+        others: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for gold in self.sets:
-            counts, last = (
+            rows[gold.name], last = (
                 of_chooser[layer] if gold is chooser else _counts(embedder, layer, gold.pairs)
                 for layer in (best, depth)
             )
-            rows[gold.name] = counts
-            agreement = float(self.main_score(counts))
-            languages[gold.name] = {
-                "pairs": len(gold.pairs),
-                "agreement": agreement,
-                "error_rate": 100 - agreement,
-                "last_error_rate": 100 - float(self.main_score(last)),
-                "layer": best,
-            }
-        groups = measured_groups(languages, {"all": [*languages]} | {name: [name] for name in languages})
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups)
+            others[gold.name] = {"last_error_rate": float(self.metrics(last)["error_rate"]), "layer": best}
+        return self.scored(rows, others, {"all": [*rows]} | {name: [name] for name in rows})
 
     @staticmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute 100 - AER from the counts of links of some pairs."""
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
+        """Compute AER and 100 - AER from the counts of links of some pairs."""
         links, sure, right_sure, right_possible = np.moveaxis(rows.sum(axis=-2), -1, 0)
-        return 100 * (right_sure + right_possible) / np.maximum(1, links + sure)
+        agreement = 100 * (right_sure + right_possible) / np.maximum(1, links + sure)
+        return {"agreement": agreement, "error_rate": 100 - agreement}
 
 
 def _counts(embedder: SentenceEmbedder, layer: int, pairs: Sequence[GoldPair]) -> np.ndarray:

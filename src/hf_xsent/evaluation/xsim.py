@@ -7,10 +7,10 @@ sentences of the target side (`perturb`), which are nearly equal and mean someth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.data.perturbing import RULES, Perturbation, perturb
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.parallel import FOLDERS
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, means
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
 from hf_xsent.mining.margin import best_by_margin
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class XsimTask(EvaluationTask):
         "xsim++: right beside perturbed sentences": "correct",
     }
     folders: ClassVar[tuple[str, ...]] = ("xsim", *FOLDERS)
+    parallel: ClassVar[bool] = True
 
     @classmethod
     def load(
@@ -102,26 +103,21 @@ class XsimTask(EvaluationTask):
             [XsimSet(first, second, sentences[first], sentences[second], perturbed[second]) for first, second in pairs]
         )
 
-    def sides(self, test_set: XsimSet) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the sources, and the targets with their perturbed sentences."""
-        return test_set.sources, [*test_set.targets, *(perturbed.text for perturbed in test_set.perturbed)]
-
-    def texts(self, test_set: XsimSet) -> Iterable[str]:
-        """Return languages, sentences and perturbed sentences with their rules."""
-        yield from (test_set.source, test_set.target, *test_set.sources, *test_set.targets)
-        yield from (f"{perturbed.rule} {perturbed.text}" for perturbed in test_set.perturbed)
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """Iterate over the sentences of both sides, and over the perturbed ones."""
+        yield from super().inputs()
+        yield from (("", perturbed.text) for test_set in self.sets for perturbed in test_set.perturbed)
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure both error rates of each pair of languages."""
-        rows = {f"{test_set.source}-{test_set.target}": _rows(test_set, encode) for test_set in self.sets}
-        languages = {pair: _metrics(of_pair) for pair, of_pair in rows.items()}
-        groups = {"all": list(languages)}
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups, parallel=True)
+        return self.scored({f"{test_set.source}-{test_set.target}": _rows(test_set, encode) for test_set in self.sets})
 
     @staticmethod
-    def main_score(rows: np.ndarray) -> np.ndarray:
-        """Compute 100 - xsim++."""
-        return 100 * np.asarray(rows[..., 1].mean(-1))
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
+        """Average the columns: errors with and without perturbed sentences, and those by rule."""
+        right, right_beside, *by_rule = np.moveaxis(100 * rows.mean(-2, dtype=np.float64), -1, 0)
+        errors = {"xsim": 100 - right, "xsim_pp": 100 - right_beside, "correct": right_beside}
+        return errors | dict(zip(RULES, by_rule, strict=True))
 
 
 def _rows(test_set: XsimSet, encode: Encode) -> np.ndarray:
@@ -138,14 +134,3 @@ def _rows(test_set: XsimSet, encode: Encode) -> np.ndarray:
     for line in np.flatnonzero((rows[:, 1] == 0) & (best >= len(source))):
         rows[line, 2 + RULES.index(rules[best[line] - len(source)])] = 1
     return rows
-
-
-def _metrics(rows: np.ndarray) -> Metrics:
-    found, found_beside, *by_rule = (100 * rows.mean(0, dtype=np.float64)).tolist()
-    return {
-        "pairs": len(rows),
-        "xsim": 100 - found,
-        "xsim_pp": 100 - found_beside,
-        "correct": found_beside,
-        **dict(zip(RULES, by_rule, strict=True)),
-    }

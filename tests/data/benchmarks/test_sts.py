@@ -20,8 +20,13 @@ def tracks(tmp_path: Path) -> Path:
 
 def test_tracks_are_found_by_their_languages(tracks: Path) -> None:
     first, second = load_sts17(tracks)
-    assert (first.pair, first.first, first.second, first.gold) == ("ar-ar", ["eins", "zwei"], ["one", "two"], [0, 2.5])
-    assert [test_set.pair for test_set in load_sts17(tracks, ["tr-en", "ar-ar"])] == ["tr-en", "ar-ar"]
+    assert (first.language, first.sources, first.targets, first.gold) == (
+        "ar-ar",
+        ["eins", "zwei"],
+        ["one", "two"],
+        [0, 2.5],
+    )
+    assert [test_set.language for test_set in load_sts17(tracks, ["tr-en", "ar-ar"])] == ["tr-en", "ar-ar"]
     assert second.gold == [5, 1]
 
 
@@ -29,7 +34,7 @@ def test_the_last_half_of_track_6_has_no_gold(tracks: Path) -> None:
     (tracks / "STS.input.track6.tr-en.txt").write_text("".join(f"a{number}\tb\n" for number in range(500)))
     (tracks / "STS.gs.track6.tr-en.txt").write_text("".join(f"{number % 5}\n" for number in range(250)))
     (turkish,) = load_sts17(tracks, ["tr-en"])
-    assert (len(turkish.first), turkish.first[-1], len(turkish.gold)) == (250, "a249", 250)
+    assert (len(turkish.sources), turkish.sources[-1], len(turkish.gold)) == (250, "a249", 250)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +84,8 @@ def test_sts22_is_read_from_json_lines(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "ar.jsonl.gz", "wt") as file:
         file.write(text)
     arabic, german = load_sts22(tmp_path)
-    assert (arabic.pair, german.pair) == ("ar", "de-en")
-    assert (german.first, german.second, german.gold) == (["eins", "zwei"], ["one", "three"], [4, 1.5])
+    assert (arabic.language, german.language) == ("ar", "de-en")
+    assert (german.sources, german.targets, german.gold) == (["eins", "zwei"], ["one", "three"], [4, 1.5])
     (tmp_path / "de-en.jsonl").write_text(text + '{"sentence1": "drei"}\n')
     with pytest.raises(DataError, match=r"de-en\.jsonl:3: not a JSON object with sentence1, sentence2 and score"):
         load_sts22(tmp_path, ["de-en"])
@@ -107,6 +112,6 @@ def test_the_hub_gives_the_same_records(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(datasets, "load_dataset", lambda repo, config, split, **_: columns)
     (tmp_path / "de-en.jsonl").write_text("".join(json.dumps(row) + "\n" for row in _rows()))
     assert load_sts22("owner/sts22", ["de-en"]) == load_sts22(tmp_path)
-    assert [test_set.pair for test_set in load_sts17("owner/sts17", ["ar-en"])] == ["ar-en"]
+    assert [test_set.language for test_set in load_sts17("owner/sts17", ["ar-en"])] == ["ar-en"]
     with pytest.raises(DataError, match="has no 'es-en-wmt'"):
         load_sts17("owner/sts17", ["es-en-wmt"])

@@ -19,7 +19,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_lines_stay_paired(folder: Path) -> None:
     german = load_tatoeba(folder, ["deu"])[0]
-    assert (german.language, german.code) == ("deu", "de")
+    assert german.language == "deu"
     assert german.sources == ["Hallo", "Ja", ""]
     assert german.targets == ["Hello", "Yes", "No"]
 

@@ -19,9 +19,7 @@ class BuccSet:
 
     pair: str
     split: str
-    source_ids: list[str]
     sources: list[str]
-    target_ids: list[str]
     targets: list[str]
     gold: frozenset[tuple[int, int]]
 
@@ -57,10 +55,8 @@ def _read_hub(place: str, pair: str) -> BuccSet:
     numbers = frozenset((int(source) - 1, int(target) - 1) for source, target in gold)
     if not all(0 <= source < len(sources) and 0 <= target < len(targets) for source, target in numbers):
         raise DataError(f"{place}: gold of {pair} is out of range; it must be sentence numbers, counted from 1")
-    ids = [[f"{language}-{number}" for number in range(1, len(side) + 1)]
-           for language, side in zip(pair.split("-"), (sources, targets), strict=True)]  # fmt: skip
-    sides = [[text.strip() for text in side] for side in (sources, targets)]
-    return BuccSet(pair, "training", ids[0], sides[0], ids[1], sides[1], numbers)
+    sources, targets = ([text.strip() for text in side] for side in (sources, targets))
+    return BuccSet(pair, "training", sources, targets, numbers)
 
 
 def load_bucc(folder: str | PathLike[str], pair: str, split: str) -> BuccSet:
@@ -72,7 +68,7 @@ def load_bucc(folder: str | PathLike[str], pair: str, split: str) -> BuccSet:
     (source_ids, sources), (target_ids, targets) = (zip(*_read_rows(path), strict=True) for path in paths)
     gold_path = Path(folder) / f"{pair}.{split}.gold"
     gold = _read_gold(gold_path, source_ids, target_ids) if gold_path.is_file() else frozenset[tuple[int, int]]()
-    return BuccSet(pair, split, [*source_ids], [*sources], [*target_ids], [*targets], gold)
+    return BuccSet(pair, split, [*sources], [*targets], gold)
 
 
 def _read_gold(path: Path, *ids: Iterable[str]) -> frozenset[tuple[int, int]]:

@@ -1,9 +1,10 @@
-"""Find the sets of a benchmark: files of a folder, or configs of a data set on the Hub."""
+"""Sentence pairs of a benchmark; find its sets: files of a folder, or configs of a data set on the Hub."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,17 @@ from typing import Any
 from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.readers.hub import hub_configs, require_hub_id
 from hf_xsent.errors import DataError
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """Sentence pairs of one language or language pair: ``targets[i]`` belongs to ``sources[i]``."""
+
+    language: str
+    sources: list[str]
+    targets: list[str]
+    gold: list[float] = field(default_factory=list)  # of semantic similarity: the score of each pair
+
 
 Place = Path | str  # a file, or owner/name:config on the Hub
 

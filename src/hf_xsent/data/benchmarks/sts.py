@@ -9,20 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.benchmarks.sets import Place, find_sets
+from hf_xsent.data.benchmarks.sets import PairSet, Place, find_sets
 from hf_xsent.data.readers.compression import json_lines, lines
 from hf_xsent.data.readers.hub import hub_columns, select_names, stripped_texts
 from hf_xsent.errors import DataError
-
-
-@dataclass(frozen=True)
-class StsSet:
-    """Sentence pairs of one language pair; ``gold[i]`` is the similarity of ``first[i]`` and ``second[i]``."""
-
-    pair: str  # ar-ar, es-en, …
-    first: list[str]
-    second: list[str]
-    gold: list[float]
 
 
 @dataclass(frozen=True)
@@ -49,7 +39,7 @@ STS22_PAIRS = (
 )  # fmt: skip
 
 
-def load_sts17(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[StsSet]:
+def load_sts17(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[PairSet]:
     """Load tracks of STS 2017, by default all, in the order given.
 
     ``source`` is a folder of ``STS.input.track1.ar-ar.txt`` and ``STS.gs.track1.ar-ar.txt``, or a data set on the Hub
@@ -61,7 +51,7 @@ def load_sts17(source: str | PathLike[str], pairs: Iterable[str] | None = None) 
     return [_read(places[name], name, _read_track) for name in select_names(source, places, pairs)]
 
 
-def load_sts22(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[StsSet]:
+def load_sts22(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[PairSet]:
     """Load language pairs of STS22 (news articles), by default all, in the order given.
 
     ``source`` is a folder of ``de-en.jsonl``, compressed or not, with ``sentence1``, ``sentence2`` and ``score``
@@ -72,14 +62,14 @@ def load_sts22(source: str | PathLike[str], pairs: Iterable[str] | None = None) 
     return [_read(places[name], name, _read_jsonl) for name in select_names(source, places, pairs)]
 
 
-def _read(place: Place, pair: str, read_file: Callable[[Path, str], StsSet]) -> StsSet:
+def _read(place: Place, pair: str, read_file: Callable[[Path, str], PairSet]) -> PairSet:
     if isinstance(place, Path):
         return read_file(place, pair)
     first, second, gold = hub_columns(place, ["sentence1", "sentence2", "score"])
     return _sts_set(place, pair, first, second, gold)
 
 
-def _read_track(inputs: Path, name: str) -> StsSet:
+def _read_track(inputs: Path, name: str) -> PairSet:
     track, golds = STS17_TRACKS[name], inputs.with_name(inputs.name.replace(".input.", ".gs.", 1))
     pairs = []
     for number, line in lines(inputs):
@@ -94,7 +84,7 @@ def _read_track(inputs: Path, name: str) -> StsSet:
     return _sts_set(inputs, name, first, second, gold, golds, list(range(1, len(gold) + 1)))
 
 
-def _read_jsonl(path: Path, pair: str) -> StsSet:
+def _read_jsonl(path: Path, pair: str) -> PairSet:
     rows: list[tuple[Any, Any, Any]] = []
     numbers = []
     for number, row in json_lines(path):
@@ -115,7 +105,7 @@ def _sts_set(
     gold: list[Any],
     golds: str | Path | None = None,
     numbers: list[int] | None = None,
-) -> StsSet:
+) -> PairSet:
     """Check texts and scores, whose lines in their file have these ``numbers``."""
     place = f"{source}, {pair}"
     if len(gold) != len(first):
@@ -129,4 +119,4 @@ def _sts_set(
             raise DataError(f"{where}: a gold score is not a number ({error})") from error
         if not math.isfinite(scores[-1]):
             raise DataError(f"{where}: a gold score is {value}, not a finite number; fix or remove the pair")
-    return StsSet(pair, stripped_texts(place, first), stripped_texts(place, second), scores)
+    return PairSet(pair, stripped_texts(place, first), stripped_texts(place, second), scores)

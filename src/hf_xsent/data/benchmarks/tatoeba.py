@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib.resources import files
 from os import PathLike
 from typing import cast
 
-from hf_xsent.data.benchmarks.sets import Place, find_sets
+from hf_xsent.data.benchmarks.sets import PairSet, Place, find_sets
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.hub import hub_columns, select_names, stripped_texts
 from hf_xsent.errors import DataError
-
-
-@dataclass(frozen=True)
-class TatoebaSet:
-    """The Tatoeba sentences of one language; ``targets[i]`` is the English translation of ``sources[i]``."""
-
-    language: str  # ISO 639-3, as in the benchmark
-    code: str  # ISO 639-1 if it exists
-    sources: list[str]
-    targets: list[str]
 
 
 def tatoeba_groups() -> dict[str, list[str]]:
@@ -32,15 +21,16 @@ def tatoeba_groups() -> dict[str, list[str]]:
     return cast("dict[str, list[str]]", json.loads(text)["groups"])
 
 
-def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = None) -> list[TatoebaSet]:
+def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = None) -> list[PairSet]:
     """Load the Tatoeba test sets of ``languages`` (any of their codes; default all) in the order given.
 
-    ``source`` is a folder of files ``tatoeba.deu-eng.deu`` and ``tatoeba.deu-eng.eng``, or a data set on the Hub such
-    as ``mteb/tatoeba-bitext-mining`` with configs ``deu-eng`` and columns ``sentence1`` and ``sentence2``.
+    The language of a set is its code in the benchmark (ISO 639-3), and its targets are English. ``source`` is a folder
+    of files ``tatoeba.deu-eng.deu`` and ``tatoeba.deu-eng.eng``, or a data set on the Hub such as
+    ``mteb/tatoeba-bitext-mining`` with configs ``deu-eng`` and columns ``sentence1`` and ``sentence2``.
     """
     places = find_sets(source, r"tatoeba\.(...)-eng\.eng", "tatoeba.deu-eng.deu and tatoeba.deu-eng.eng", "(...)-eng")
     names = _select(source, list(places), languages)
-    return [TatoebaSet(name, find_language(name).code, *_read(places[name], name)) for name in names]
+    return [PairSet(name, *_read(places[name], name)) for name in names]
 
 
 def _select(source: str | PathLike[str], names: list[str], languages: Iterable[str] | None) -> list[str]:
@@ -52,12 +42,13 @@ def _select(source: str | PathLike[str], names: list[str], languages: Iterable[s
     return select_names(source, names, (by_code.get(code, code) for code in codes))
 
 
-def _read(place: Place, name: str) -> list[list[str]]:
+def _read(place: Place, name: str) -> tuple[list[str], list[str]]:
     if isinstance(place, str):
         sides = hub_columns(place, ["sentence1", "sentence2"])
-        return [stripped_texts(f"{place}, sentence{number}", side) for number, side in enumerate(sides, 1)]
+        first, second = (stripped_texts(f"{place}, sentence{number}", side) for number, side in enumerate(sides, 1))
+        return first, second
     paths = [place.with_suffix(f".{side}") for side in (name, "eng")]
-    sides = [[line.strip() for _, line in lines(path)] for path in paths]
-    if len(sides[0]) != len(sides[1]):
-        raise DataError(f"{paths[0]} has {len(sides[0])} lines but {paths[1]} has {len(sides[1])}; download both again")
-    return sides
+    first, second = ([line.strip() for _, line in lines(path)] for path in paths)
+    if len(first) != len(second):
+        raise DataError(f"{paths[0]} has {len(first)} lines but {paths[1]} has {len(second)}; download both again")
+    return first, second
