@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,12 @@ def _vector(text: str, noise: float) -> np.ndarray:
     return meaning + noise * np.random.default_rng([len(language), *text.encode()]).standard_normal(WIDTH)
 
 
-def _encode(sentences: Sequence[str]) -> np.ndarray:
-    return np.array([_vector(text, 1.0) for text in sentences], dtype=np.float32)
+def _encode(sentences: Sequence[str], noise: float = 0.5, language: float = 0.3) -> np.ndarray:
+    """Embed texts by meaning, noise and language."""
+    meanings = np.array([_vector(text, noise) for text in sentences])
+    meanings /= np.linalg.norm(meanings, axis=1, keepdims=True)
+    languages = [[language * (text.split()[0] == word) for word in ("Hund", "dog")] for text in sentences]
+    return np.hstack([meanings, languages]).astype(np.float32)
 
 
 @pytest.fixture
@@ -38,10 +43,10 @@ def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
     scores, outcomes = task.measure(_encode)
     metrics = scores.languages["de"]
     for direction, (queries, candidates) in {"forward": sides, "backward": sides[::-1]}.items():
-        first, five, margin = [], [], []
+        first, five, margin, beside = [], [], [], []
         x, y = (_encode(side).astype(np.float64) for side in (queries, candidates))
         x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-        cosines = x @ y.T
+        cosines, own = x @ y.T, x @ x.T
         for row, answer in enumerate(candidates):
             order = np.argsort(-cosines[row], kind="stable")
             first.append(candidates[order[0]] == answer)
@@ -49,9 +54,13 @@ def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
             mean = np.sort(cosines[row])[-4:].mean()
             score = {c: cosines[row, c] / ((mean + np.sort(cosines[:, c])[-4:].mean()) / 2) for c in order[:4]}
             margin.append(candidates[max(score, key=score.__getitem__)] == answer)
+            others = [n for n in range(len(queries)) if queries[n] != queries[row] and candidates[n] != answer]
+            beside.append(first[-1] and cosines[row].max() > own[row, others].max())
         assert metrics[direction] == pytest.approx(100 * np.mean(first))
         assert metrics[f"{direction}_5"] == pytest.approx(100 * np.mean(five))
         assert metrics[f"{direction}_margin"] == pytest.approx(100 * np.mean(margin))
+        assert metrics[f"{direction}_beside"] == pytest.approx(100 * np.mean(beside))
+        assert 0 < np.mean(beside) < np.mean(first)
     assert metrics["mean"] == pytest.approx((metrics["forward"] + metrics["backward"]) / 2)
     assert float(task.main_score(outcomes.rows["de"])) == pytest.approx(metrics["mean"])
     assert 0 < metrics["mean"] < metrics["mean_5"] < 100
@@ -73,8 +82,11 @@ def test_languages_and_max_pairs(tmp_path: Path):
 
 
 class _Model:
+    def __init__(self, noise: float = 0.5) -> None:
+        self.noise = noise
+
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        return _encode(sentences)
+        return _encode(sentences, self.noise)
 
 
 def test_evaluate_measures_pairs_by_name(tmp_path: Path):
@@ -86,3 +98,14 @@ def test_evaluate_measures_pairs_by_name(tmp_path: Path):
         assert report.task == "pairs" and report.languages["de"]["pairs"] == 9
         assert wanted in (None, report.languages)
         wanted = report.languages
+
+
+def test_pairs_that_are_easy_to_find_are_also_measured_beside_the_own_language(task: PairsTask):
+    of_start, trained = (
+        task.score(partial(_encode, noise=0.0, language=language)).groups["all"] for language in (9.0, 0.0)
+    )
+    assert of_start["mean"] > 95 and of_start["beside"] < 5 and trained["beside"] > 95
+    note = task.note({"start": of_start, "trained": trained})
+    assert f"start {of_start['beside']:.2f}, trained {trained['beside']:.2f}" in note and "mixed_pool" in note
+    assert task.note({"start": {"mean": 94.0}, "trained": trained}) == ""
+    assert "easy to find" in str(evaluate(_Model(noise=0.0), [task])) and "easy" not in str(evaluate(_Model(), [task]))

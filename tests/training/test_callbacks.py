@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ import pytest
 from training_run import Run
 
 from hf_xsent.errors import Interrupted, Stopped
-from hf_xsent.training.callbacks import StopOnSignal, read_metrics
+from hf_xsent.training.callbacks import ProgressBar, StopOnSignal, read_metrics
 
 
 def test_the_log_counts_seconds_and_memory_up(run: Run):
@@ -46,6 +47,21 @@ def test_a_line_that_a_killed_process_has_not_completed_is_skipped(tmp_path: Pat
     assert read_metrics(tmp_path / "metrics.jsonl") == []
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2, "lo')
     assert read_metrics(tmp_path / "metrics.jsonl") == [{"step": 1}]
+
+
+def test_the_time_left_does_not_count_a_measurement_before_the_first_step(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    bar, arguments = ProgressBar(), SimpleNamespace(disable_tqdm=False)
+    state = SimpleNamespace(max_steps=3, global_step=0, is_world_process_zero=True)
+    bar.on_train_begin(arguments, state, None)
+    time.sleep(0.3)  # a measurement
+    bar.on_step_begin(arguments, state, None)
+    assert bar.bar is not None and bar.bar.format_dict["elapsed"] < 0.2
+    state.global_step = 1
+    bar.on_step_end(arguments, state, None)
+    assert bar.bar.n == 1
+    bar.on_train_end(arguments, state, None)
+    assert bar.bar is None
 
 
 # Signals

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hf_xsent.cli import main
+from hf_xsent.cli import COMMANDS, load_command, main
 from hf_xsent.errors import RecipeError
-from hf_xsent.evaluation.evaluate import evaluate
-from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import OBJECTIVES, objective_class
 from hf_xsent.settings.declare import settings_of
@@ -291,9 +289,33 @@ def test_names_of_other_libraries_are_understood(tmp_path: Path, name: str, mean
 
 
 def test_hints_name_settings() -> None:
-    commands = [{*recipe_settings()}, {*finetune.fields}, {*evaluate.fields}]
+    commands = [{*load_command(command).fields} for command in COMMANDS]
     for name, others in OTHER_NAMES.items():
-        assert any(name not in known and {*others} & known for known in commands), name
+        of_commands = {setting.partition(".")[0] for setting in others}
+        assert any(name not in known and of_commands & known for known in commands), name
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "hint"),
+    [
+        ("evaluate", "batch_size", "; omit it: sentences are encoded in batches of up to 8,192 tokens"),
+        ("evaluate", "query_instruction_for_retrieval", "; prompts are those that the model's folder states"),
+        ("evaluate", "normalize_embeddings", "; omit it: similarities are cosines"),
+        ("evaluate", "fp16", "; did you mean 'precision'?"),
+        ("evaluate", "truncate_dim", "; did you mean 'dims'?"),
+        ("evaluate", "eval_file", "; did you mean 'pairs'?"),
+        ("compare", "learning_rate", "; did you mean 'settings.learning_rate'?"),
+        ("cost", "batch_size", "; did you mean 'batch_pairs'?"),
+        ("mine", "top_k", "; did you mean 'top'?"),
+        ("mine-negatives", "train_group_size", "; did you mean 'negatives'?"),
+        ("export", "quantize", "; did you mean 'onnx'?"),
+        ("publish", "repo_id", "; did you mean 'repository'?"),
+        ("publish", "model", "; did you mean 'folder'?"),
+    ],
+)
+def test_every_command_answers_the_flags_of_other_libraries(command: str, flag: str, hint: str) -> None:
+    with pytest.raises(RecipeError, match=re.escape(f"unknown flag --{flag}{hint}")):
+        load_command(command).parse([f"--{flag}", "1"])
 
 
 def test_a_setting_of_another_method_is_an_error(tmp_path: Path) -> None:

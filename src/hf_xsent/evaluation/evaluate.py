@@ -23,7 +23,7 @@ from hf_xsent.evaluation.report import (
     task_table,
 )
 from hf_xsent.evaluation.settings import EvaluateSettings
-from hf_xsent.evaluation.summary import NOTE, summary_page, summary_table
+from hf_xsent.evaluation.summary import NOTE, notes, summary_page, summary_table
 from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.files import check_writable, digest, write_json, write_text
@@ -47,16 +47,22 @@ class Evaluation:
     suite: bool = False
 
     def __str__(self) -> str:
-        """Format one table of all tasks of a suite, else one per task, or per task and model."""
+        """Format one table of all tasks of a suite, else one per task, or per task and model; then the notes."""
         if self.suite:
-            return f"{summary_table(self.tasks, self.by_model)}\n{NOTE if len(self.by_model) == 2 else ''}"
+            table = f"{summary_table(self.tasks, self.by_model)}\n{NOTE if len(self.by_model) == 2 else ''}"
+            return "\n".join([table, *self.notes])
         tables = []
         for task in self.tasks:
             if len(self.models) > 1:
                 tables.append(comparison_table(task, {name: of[task.name] for name, of in self.by_model.items()}))
             else:
                 tables.append(task_table(task, [report for report in self.reports if report.task == task.name]))
-        return "\n\n".join(tables) + "\n"
+        return "\n\n".join([*tables, *self.notes]) + "\n"
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on how to read the results."""
+        return notes(self.tasks, self.by_model)
 
     @property
     def by_model(self) -> dict[str, dict[str, Report]]:

@@ -47,12 +47,39 @@ def _change(values: Sequence[float | None], interval: Sequence[float] | None) ->
     return f"{after - before:+.2f}{' *' if interval and Difference(*interval).significant else '  '}"
 
 
+def notes(tasks: Sequence[EvaluationTask], reports: Reports) -> list[str]:
+    """Return sentences on how to read the results: what differs between the models, and figures that show little."""
+    lengths = {
+        name: settings["max_length"]
+        for name, of_model in reports.items()
+        if "max_length" in (settings := next(iter(of_model.values())).settings)
+    }
+    texts = []
+    if len({*lengths.values()}) > 1:
+        shortest = min(lengths.values())
+        each = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        texts.append(
+            f"models read texts of different lengths in tokens ({each}): set max_length to {shortest} to compare them "
+            "on the same texts"
+        )
+    for task in tasks:
+        metrics = {name: of_model[task.name].groups.get("all") for name, of_model in reports.items()}
+        texts.append(
+            task.note({name: of_all for name, of_all in metrics.items() if of_all}) if all(metrics.values()) else ""
+        )
+    return [text for text in texts if text]
+
+
 def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
     """Return a page with the table of all tasks, and charts and tables by language of each task."""
     names = list(reports)
     shown = legend({name: number for number, name in enumerate(names)})
     sections: dict[str, Sequence[Part]] = {
-        "All tasks": [summary_table(tasks, reports), *([NOTE] if len(names) == 2 else [])]
+        "All tasks": [
+            summary_table(tasks, reports),
+            *([NOTE] if len(names) == 2 else []),
+            *notes(tasks, reports),
+        ]  # fmt: skip
     }
     for task in tasks:
         of_task = {name: reports[name][task.name] for name in names}

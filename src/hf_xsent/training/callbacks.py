@@ -138,12 +138,13 @@ class ProgressBar(TrainerCallback):
 
     bar: Progress | None = None
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Open the bar."""
-        hidden = True if args.disable_tqdm or not state.is_world_process_zero else None
-        self.bar = Progress(
-            total=state.max_steps, initial=state.global_step, desc="training", unit=" steps", disable=hidden
-        )
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Open the bar at the first step: a measurement of the start takes no part in the estimated time left."""
+        if self.bar is None:
+            hidden = True if args.disable_tqdm or not state.is_world_process_zero else None
+            self.bar = Progress(
+                total=state.max_steps, initial=state.global_step, desc="training", unit=" steps", disable=hidden
+            )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Advance the bar."""
@@ -160,6 +161,7 @@ class ProgressBar(TrainerCallback):
         """Close the bar."""
         if self.bar is not None:
             self.bar.close()
+        self.bar = None
 
 
 class StopOnSignal(TrainerCallback):

@@ -18,7 +18,8 @@ Columns = tuple["int | str", "int | str"]
 _USUAL_PAIRS = (
     ("source", "target"), ("src", "tgt"), ("src", "trg"), ("sentence1", "sentence2"), ("text1", "text2"),
     ("non_english", "english"), ("anchor", "positive"), ("query", "positive"), ("query", "answer"),
-    ("question", "answer"), ("original", "translation"),
+    ("question", "answer"), ("original", "translation"), ("sentence_a", "sentence_b"), ("premise", "hypothesis"),
+    ("query", "passage"), ("title", "body"),
 )  # fmt: skip
 _SOURCE = {"source", "src"}
 _TARGET = {"target", "tgt", "trg", "translation"}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import logging
 from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 
 from hf_xsent.data.readers.columns import Columns, choose_columns, is_header
 from hf_xsent.data.readers.compression import lines_or_errors
-from hf_xsent.data.readers.sources import BitextSource, source_files
-from hf_xsent.errors import DataError
+from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
+from hf_xsent.errors import DataError, shortened
+
+logger = logging.getLogger(__name__)
 
 Row = tuple[int, str, str]
 _DELIMITERS = ",;\t"
@@ -25,11 +28,11 @@ def read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
 
 
 def read_csv(source: BitextSource) -> Iterator[Row | DataError]:
-    """Yield ``(last line, source, target)`` of comma-separated values; the first row is the header.
+    """Yield ``(last line, source, target)`` of comma-separated values; the first row may be a header.
 
     The delimiter is the most frequent one of comma, semicolon and tab in the first line.
     """
-    return _pairs(source, _csv_rows(Path(source.path)), has_header=True)
+    return _pairs(source, _csv_rows(Path(source.path)))
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
@@ -54,19 +57,16 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
         raise DataError(f"{path}:{reader.line_num}: not CSV ({error}); check the quotation marks") from error
 
 
-def _pairs(
-    source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError]], has_header: bool = False
-) -> Iterator[Row | DataError]:
+def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError]]) -> Iterator[Row | DataError]:
+    """Yield the pairs of all rows; the first row is a header if its cells are names of columns, else a pair."""
     by_name = source.columns is not None and any(isinstance(column, str) for column in source.columns)
-    columns = source.columns or (0, 1)
-    first, second = (0, 1) if by_name else map(int, columns)
-    has_header = has_header or by_name
+    first, second = (0, 1) if by_name else map(int, source.columns or (0, 1))
     for place, (number, cells) in enumerate(rows):
         if isinstance(cells, DataError):
-            if has_header and place == 0:
+            if by_name and place == 0:
                 raise cells
             yield cells
-        elif place == 0 and (has_header or is_header(cells, source.language, source.target_language)):
+        elif place == 0 and (by_name or is_header(cells, source.language, source.target_language)):
             names = [cell.strip() for cell in cells]
             first, second = choose_columns(
                 source.place(number), names, source.columns, source.language, source.target_language
@@ -75,6 +75,14 @@ def _pairs(
             error = _too_few_columns(source.columns, (first, second), len(cells))
             yield DataError(f"{source.place(number)}: {error}")
         else:
+            if place == 0 and source.columns is None and (len(cells) > 2 or source_format(source) == "csv"):
+                logger.info(
+                    "%s: without known names of columns in its first row, it has no header: the first pair is %s, %s; "
+                    "else state the names of the two columns as columns",
+                    source.name,
+                    shortened(cells[first]),
+                    shortened(cells[second]),
+                )
             yield number, cells[first], cells[second]
 
 
