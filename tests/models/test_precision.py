@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from hf_xsent import SentenceEmbedder
 from hf_xsent.errors import HfXsentError
 from hf_xsent.models import precision
-from hf_xsent.models.opening import identify_embeddings
+from hf_xsent.models.encoder import Encoder
 from hf_xsent.models.precision import compute_dtype
 
 
@@ -69,8 +68,5 @@ def test_named_precisions_are_dtypes_and_unknown_ones_an_error() -> None:
 
 def test_embeddings_of_another_precision_have_another_identity(encoder_folders: dict[str, Path]) -> None:
     folder = str(encoder_folders["bert"])
-    identities = [
-        identify_embeddings(folder, SentenceEmbedder.from_pretrained(folder, precision=one, device="cpu"))
-        for one in ("float32", "bfloat16")
-    ]
+    identities = [Encoder(folder, precision=one, device="cpu").identity for one in ("float32", "bfloat16")]
     assert identities[1] == identities[0] | {"precision": "bfloat16"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -222,21 +222,14 @@ def test_ranking_is_the_same_beside_rtl(tiny_encoders: Path, pairs: Pairs, pooli
 # A restricted vocabulary, and what else the data decides
 
 
-@dataclass
-class _Corpus:
-    """Training data of German-English pairs (``objectives.base.Corpus``)."""
-
-    pairs: Pairs
-    languages: tuple[str, ...] = ("en", "de")
-
-    def sentences(self, side: str) -> Iterator[str]:
-        return (pair[side == "target"] for pair in self.pairs)
-
-
 def _fitted(folder: Path, pairs: Pairs, languages: list[str] | None = None, **settings: Any) -> Any:
     """Return the config of RTL after it has seen the data."""
     config = DapConfig(objectives={RTL: {"weight": 1.0, **settings}}, max_length=64, languages=languages)
-    return config.fit(_Corpus(pairs), AutoTokenizer.from_pretrained(folder))
+
+    def sentences(side: str) -> Iterator[str]:
+        return (pair[side == "target"] for pair in pairs)
+
+    return config.fit(("en", "de"), sentences, AutoTokenizer.from_pretrained(folder))
 
 
 def _restricted(folder: Path, pairs: Pairs, **settings: Any) -> Any:

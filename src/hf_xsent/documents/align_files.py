@@ -19,8 +19,7 @@ from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.models.encoder import Encoder, open_encoder
-from hf_xsent.models.opening import is_first_process
-from hf_xsent.runs.engines import engine
+from hf_xsent.runs.engines import engine, is_first_process
 from hf_xsent.runs.identity import identify_files
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command

@@ -31,9 +31,8 @@ from hf_xsent.mining.settings import MineNegativesSettings
 from hf_xsent.mining.top_k import Neighbours
 from hf_xsent.mining.vectors import ShardedVectors, VectorStore
 from hf_xsent.models.encoder import open_encoder
-from hf_xsent.models.opening import is_first_process
 from hf_xsent.pages.tables import Table
-from hf_xsent.runs.engines import engine
+from hf_xsent.runs.engines import engine, is_first_process
 from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)

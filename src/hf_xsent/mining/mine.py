@@ -21,8 +21,7 @@ from hf_xsent.mining.search import search
 from hf_xsent.mining.settings import MineSettings
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encoder import Encoder, open_encoder
-from hf_xsent.models.opening import is_first_process
-from hf_xsent.runs.engines import engine
+from hf_xsent.runs.engines import engine, is_first_process
 from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)

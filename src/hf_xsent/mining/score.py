@@ -28,8 +28,8 @@ from hf_xsent.mining.settings import ScoreSettings
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encode_interface import check_finite
 from hf_xsent.models.encoder import Encoder, open_encoder
-from hf_xsent.models.opening import is_first_process, this_device
-from hf_xsent.runs.engines import engine
+from hf_xsent.models.precision import choose_device
+from hf_xsent.runs.engines import engine, is_first_process
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
 
@@ -129,7 +129,7 @@ class ScoreJob:
         scores = cosines = (sides[0] * sides[1]).sum(1)
         if self.pools:
             averages = [
-                nearest_one_way(side, pool.read(), self.k, device=this_device(self.device)).cosines.mean(1)
+                nearest_one_way(side, pool.read(), self.k, device=choose_device(self.device)).cosines.mean(1)
                 for side, pool in zip(sides, reversed(self.pools), strict=True)
             ]
             scores = margin_score(cosines, averages[0], averages[1])

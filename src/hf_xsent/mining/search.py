@@ -16,7 +16,7 @@ from hf_xsent.files import write_arrays
 from hf_xsent.mining.neighbours import nearest_both_ways, search_precision
 from hf_xsent.mining.top_k import Neighbours, join_neighbours, merge_neighbours
 from hf_xsent.mining.vectors import VectorStore
-from hf_xsent.models.opening import this_device
+from hf_xsent.models.precision import choose_device
 from hf_xsent.runs.engines import Fill
 from hf_xsent.runs.store import Store
 
@@ -69,7 +69,7 @@ class SearchJob:
         sides = self.source, self.target
         vectors = [side.read(side.names[start : start + self.edge]) for side, start in zip(sides, starts, strict=True)]
         rows = [side.sentences.rows_per_batch * start for side, start in zip(sides, starts, strict=True)]
-        device = this_device(self.device)
+        device = choose_device(self.device)
         of_source, of_target = nearest_both_ways(
             vectors[0],
             vectors[1],

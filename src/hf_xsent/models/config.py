@@ -18,7 +18,7 @@ from hf_xsent.compat import attention_of, set_attention
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import SETTINGS
-from hf_xsent.objectives.base import Corpus, Needs
+from hf_xsent.objectives.base import Needs, Sentences
 from hf_xsent.objectives.registry import objective_class, read_objectives, write_objectives
 from hf_xsent.settings.declare import check_settings, derived, is_derived, settings_of
 from hf_xsent.settings.model import EncoderSettings, PairSettings
@@ -210,11 +210,11 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
                 "training_mlp adds a layer over sentence embeddings, which no objective of this run reads: remove it"
             )
 
-    def fit(self, corpus: Corpus, tokenizer: Any) -> Self:
-        """Return the config, completed with values that depend on the training data."""
+    def fit(self, languages: Collection[str], sentences: Sentences, tokenizer: Any) -> Self:
+        """Return the config, completed with values that depend on the languages and sentences of the training data."""
         config = copy(self)
         config.objectives = {
-            name: objective_class(name).fit(settings, self, corpus, tokenizer)
+            name: objective_class(name).fit(settings, self, languages, sentences, tokenizer)
             for name, settings in self.objectives.items()
         }
         return config

@@ -11,7 +11,7 @@ from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.models.methods import METHODS
-from hf_xsent.models.precision import compute_dtype
+from hf_xsent.models.precision import choose_device, compute_dtype
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.sentence_transformer_files import stated_settings
 from hf_xsent.models.text_encoder import TextEncoder
@@ -42,7 +42,7 @@ class SentenceEmbedder(TextEncoder):
         ``encode``. ``dim`` truncates embeddings, like ``truncate_dim`` of sentence-transformers. ``precision`` is that
         of the computation: float32, bfloat16, float16, or auto, the faster of the first two, which is measured.
         """
-        device = _device(device)
+        device = choose_device(device)
         config = load_config(name_or_path)
         encoder_config, stated = stated_settings(name_or_path, config)
         method = METHODS.get(stated.get("model_type", ""))
@@ -58,16 +58,3 @@ class SentenceEmbedder(TextEncoder):
             model = kind.from_pretrained(name_or_path, **options)
         dim = stated.get("dim") if dim is None else dim
         return cls(model.to(device).eval(), load_tokenizer(name_or_path), max_length, layer, dim=dim)
-
-
-def _device(device: str | torch.device | None) -> torch.device:
-    """Return the device, by default a GPU if available; raise an error if it is not usable."""
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        usable = torch.device(device)
-        torch.empty(0, device=usable)
-    except (RuntimeError, AssertionError) as error:  # unknown, or not in this machine
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"device {str(device)!r} is not available, use cpu or cuda: {reason}") from error
-    return usable

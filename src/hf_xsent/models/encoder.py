@@ -14,7 +14,7 @@ from hf_xsent.errors import ModelError
 from hf_xsent.files import digest
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encode_interface import SupportsEncode
-from hf_xsent.models.opening import identify_embeddings, this_device
+from hf_xsent.runs.identity import identify_model
 from hf_xsent.settings.common import EncodingSettings
 
 MADE_BY = b"hf_xsent"  # key in the metadata of an Arrow field of vectors: what determines them besides the text
@@ -70,8 +70,8 @@ class Encoder:
     def open(self, device: str | None = None) -> SupportsEncode:
         """Return the model, opened once, by default on the encoder's device or this process's."""
         if self._opened is None:
-            place = device or this_device(self.device)
-            embedder = SentenceEmbedder.from_pretrained(str(self.name), device=place, **self._options)  # type: ignore[arg-type]
+            options: Any = self._options
+            embedder = SentenceEmbedder.from_pretrained(str(self.name), device=device or self.device, **options)
             if self._options["max_length"] is None and embedder.max_length < self._least_max_length:
                 embedder.max_length = min(self._least_max_length, embedder.longest_input)
             self._opened = embedder
@@ -82,7 +82,13 @@ class Encoder:
         """Everything that determines an embedding besides the text; for an object, embeddings of a few sentences."""
         model = self.open()
         if self.name is not None and isinstance(model, SentenceEmbedder):
-            return identify_embeddings(self.name, model)
+            return {
+                "model": identify_model(self.name),
+                "pooling": model.pooling,
+                "max_length": str(model.max_length),
+                "precision": str(model.model.dtype).removeprefix("torch."),
+                "prompt": model.prompt,
+            }
         return {"model": digest(self.encode(_PROBES).astype(np.float32).round(3).tobytes())}
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:

@@ -1,9 +1,10 @@
-"""Choose the precision in which a model computes: ``auto`` times float32 and bfloat16 on this machine."""
+"""Choose the device and the precision of a computation; ``auto`` times float32 and bfloat16 on this machine."""
 
 from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable
 from copy import deepcopy
@@ -22,6 +23,20 @@ _WORTHWHILE_GAIN = 1.1  # a smaller one is within the error of the measurement
 _LENGTH = 32  # tokens of a sentence
 # Enough tokens that, on a GPU, launches do not dominate, and that, in training, the conversion of weights does not.
 _TOKENS, _TOKENS_IN_TRAINING, _TOKENS_ON_GPU = 256, 1024, 16_384
+
+
+def choose_device(device: str | torch.device | None = None) -> torch.device:
+    """Return a usable device: by default the GPU of this process, which processes may share, or the CPU."""
+    if device is None:
+        cuda = torch.cuda.is_available()
+        device = f"cuda:{int(os.environ.get('LOCAL_RANK', 0)) % torch.cuda.device_count()}" if cuda else "cpu"
+    try:
+        usable = torch.device(device)
+        torch.empty(0, device=usable)
+    except (RuntimeError, AssertionError) as error:  # unknown, or not in this machine
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"device {str(device)!r} is not available, use cpu or cuda: {reason}") from error
+    return usable
 
 
 def compute_dtype(precision: str | torch.dtype, device: str | torch.device, width: int = USUAL_WIDTH) -> torch.dtype:

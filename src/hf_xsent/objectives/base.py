@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -75,15 +75,7 @@ class PretrainedWeights:
     mask_token_id: int
 
 
-class Corpus(Protocol):
-    """The training data, read before the model is built."""
-
-    @property
-    def languages(self) -> Collection[str]:
-        """The languages of both sides."""
-
-    def sentences(self, side: str) -> Iterable[str]:
-        """Iterate over the sentences of one side, source or target."""
+Sentences = Callable[[str], Iterable[str]]  # all sentences of one side of the training data, source or target
 
 
 class Objective(nn.Module):
@@ -108,8 +100,8 @@ class Objective(nn.Module):
         return str(settings.teacher)
 
     @classmethod
-    def fit(cls, settings: Any, config: Any, corpus: Corpus, tokenizer: Any) -> Any:
-        """Return the settings, completed from the training data."""
+    def fit(cls, settings: Any, config: Any, languages: Collection[str], sentences: Sentences, tokenizer: Any) -> Any:
+        """Return the settings, completed from the training data; ``languages`` are those of both sides."""
         return settings
 
     @classmethod

@@ -25,16 +25,16 @@ pair, where [CLS] has the id 0:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.objectives.base import Corpus, Needs, Parts, PretrainedWeights, TokenObjective
+from hf_xsent.objectives.base import Needs, Parts, PretrainedWeights, Sentences, TokenObjective
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
 from hf_xsent.settings.declare import derived, setting
@@ -202,15 +202,15 @@ class RepresentationTranslation(TokenObjective):
             )
 
     @classmethod
-    def fit(cls, settings: Any, config: Any, corpus: Corpus, tokenizer: Any) -> Any:
+    def fit(cls, settings: Any, config: Any, languages: Collection[str], sentences: Sentences, tokenizer: Any) -> Any:
         """Add the languages of the data and the ids of its tokens, if the settings need them."""
         if settings.predicts_sources and not (settings.predicted_languages or config.languages):
-            settings = replace(settings, predicted_languages=sorted(corpus.languages))
+            settings = replace(settings, predicted_languages=sorted(languages))
         if not settings.restrict_vocabulary:
             return settings
         predicted = settings.direction.rpartition("_")[2]
         sides = ("source", "target") if predicted == "both" else (predicted,)
-        ids = word_pieces((sentence for side in sides for sentence in corpus.sentences(side)), tokenizer)
+        ids = word_pieces(chain.from_iterable(map(sentences, sides)), tokenizer)
         logger.info("the RTL head projects onto %d of %d word pieces", len(ids), len(tokenizer))
         return replace(settings, vocabulary_size=len(ids), vocabulary_ids=ids)
 

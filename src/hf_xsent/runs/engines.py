@@ -29,6 +29,11 @@ def engine(settings: WorkSettings) -> Fill:
     return RayEngine(settings.address, settings.worker_cpus, getattr(settings, "device", None))
 
 
+def is_first_process() -> bool:
+    """Return whether this process writes the results of all processes, which torchrun starts."""
+    return int(os.environ.get("RANK", 0)) == 0
+
+
 @dataclass(frozen=True)
 class RayEngine:
     """Fill stores by Ray Data: the names of missing results are a data set, a pool of workers computes them.

@@ -88,7 +88,8 @@ def measure_cost(settings: CostSettings) -> TrainingCosts:
     for method in Progress(settings.methods, desc="measuring", unit=" methods"):
         objectives = {"objectives": dict.fromkeys(_OBJECTIVES[method], 1.0)} if method in _OBJECTIVES else {}
         kind: Any = METHODS["alignment" if method in _OBJECTIVES else method][1]
-        config = kind.config_of(None, {"max_length": settings.max_length, **objectives}).fit(bitext, tokenizer)
+        config = kind.config_of(None, {"max_length": settings.max_length, **objectives})
+        config = config.fit(bitext.languages, bitext.sentences, tokenizer)
         model = kind.from_backbone(settings.model, config=config).to(device)
         with torch.random.fork_rng():
             torch.manual_seed(0)  # random masks change the number of operations

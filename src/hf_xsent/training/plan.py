@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -84,7 +83,7 @@ class Plan:
         self.check_data(train, dev)
         if isinstance(train, TextSides):
             return self
-        config = self.recipe.config.fit(TrainingCorpus(self._languages(train, dev), train), self.tokenizer)
+        config = self.recipe.config.fit(self._languages(train, dev), train.sentences, self.tokenizer)
         return replace(self, recipe=replace(self.recipe, config=config))
 
     def _languages(self, train: Bitext | PivotBitext, dev: Bitext | None) -> set[str]:
@@ -104,18 +103,6 @@ def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:
         raise RecipeError(
             "dual pivot reads its files as they are, and cannot add pairs of two source languages: drop --pivot"
         )
-
-
-@dataclass(frozen=True)
-class TrainingCorpus:
-    """The training data as an ``objectives.base.Corpus``, which objectives read before the model is built."""
-
-    languages: set[str]
-    bitext: Bitext | PivotBitext
-
-    def sentences(self, side: str) -> Iterable[str]:
-        """Return all sentences of one side, source or target."""
-        return self.bitext.sentences(side)
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:

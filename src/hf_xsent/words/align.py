@@ -17,8 +17,7 @@ from hf_xsent.data.words.links import format_links, with_links
 from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import OutputError
 from hf_xsent.files import digest, write_text
-from hf_xsent.models.opening import is_first_process
-from hf_xsent.runs.engines import engine
+from hf_xsent.runs.engines import engine, is_first_process
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from hf_xsent.data.words.links import Link
 from hf_xsent.data.words.splitting import Words
-from hf_xsent.models.opening import this_device
+from hf_xsent.models.precision import choose_device
 from hf_xsent.words.settings import AlignerSettings
 
 
@@ -29,7 +29,7 @@ def open_aligner(settings: AlignerSettings) -> WordAligner:
         from hf_xsent.words.statistical import StatisticalAligner
 
         return StatisticalAligner()
-    options: dict[str, Any] = {"device": this_device(settings.device), "precision": settings.precision}
+    options: dict[str, Any] = {"device": choose_device(settings.device), "precision": settings.precision}
     if settings.threshold is not None:
         options["threshold"] = settings.threshold
     if settings.aligner == "span":
