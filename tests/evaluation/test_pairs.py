@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from hf_xsent import evaluate
 from hf_xsent.evaluation.pairs import PairsTask
@@ -93,7 +94,9 @@ def test_evaluate_measures_pairs_by_name(tmp_path: Path):
     lines = [(f"Hund {number}", f"dog {number}") for number in range(9)]
     (tmp_path / "test.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in lines), "utf-8")
     wanted = None
-    for pairs in ([f"de={tmp_path / 'test.tsv'}"], {"de": str(tmp_path / "test.tsv")}):
+    data = Dataset.from_list([{"de": source, "en": target} for source, target in lines])
+    files = [f"de={tmp_path / 'test.tsv'}"]
+    for pairs in (files, files[0], {"de": str(tmp_path / "test.tsv")}, data, {"de": lines}, data.to_pandas()):
         (report,) = evaluate(_Model(), pairs=pairs).reports
         assert report.task == "pairs" and report.languages["de"]["pairs"] == 9
         assert wanted in (None, report.languages)
@@ -109,3 +112,12 @@ def test_pairs_that_are_easy_to_find_are_also_measured_beside_the_own_language(t
     assert f"start {of_start['beside']:.2f}, trained {trained['beside']:.2f}" in note and "mixed_pool" in note
     assert task.note({"start": {"mean": 94.0}, "trained": trained}) == ""
     assert "easy to find" in str(evaluate(_Model(noise=0.0), [task])) and "easy" not in str(evaluate(_Model(), [task]))
+
+
+def test_pairs_in_memory_stand_in_place_of_tasks():
+    """As the data of the evaluators of sentence-transformers."""
+    lines = [(f"Hund {number}", f"dog {number}") for number in range(9)]
+    data = Dataset.from_list([{"de": source, "en": target} for source, target in lines])
+    for pairs, code in ((data, "de"), (lines, "und")):
+        (report,) = evaluate(_Model(), pairs).reports
+        assert report.task == "pairs" and report.languages[code]["pairs"] == 9

@@ -54,6 +54,17 @@ def _train(encoder: Path, output: Path, pairs: Any, dev: Any = None, **settings:
     return trainer
 
 
+def test_pretrain_and_export_name_the_way_of_objects_in_memory(tmp_path: Path, tiny_encoders: Path) -> None:
+    model, data = SentenceTransformer(str(tiny_encoders)), Dataset.from_dict({"de": ["Hund"], "en": ["dog"]})
+    for name, given in {"model": model, "data": data}.items():
+        settings: dict[str, Any] = {"model": "m", "data": {"de": "pairs.tsv"}, "output_dir": str(tmp_path / "run")}
+        for value in (given, {"de": given}) if name == "data" else (given,):
+            with pytest.raises(RecipeError, match=f"^{name} takes .*, not {type(given).__name__}: .*AlignmentTrainer"):
+                pretrain(**settings | {name: value})
+    with pytest.raises(ModelError, match="not SentenceTransformer: save .* save_pretrained"):
+        export_sentence_transformer(model, tmp_path / "out")
+
+
 def test_a_missing_part_of_the_trainer_is_named(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
     encoder = encoder_folders["bert"]
     tokenizer, arguments = AutoTokenizer.from_pretrained(encoder), TrainingArguments(str(tmp_path), use_cpu=True)
@@ -96,7 +107,7 @@ def test_the_card_of_an_export_needs_no_run(
     sides = dict(zip(("de", "en"), map(list, zip(*pairs, strict=True)), strict=True))
     trainer = _train(encoder_folders["bert"], tmp_path / "run", Dataset.from_dict(sides))
     export_sentence_transformer(tmp_path / "run", tmp_path / "of_folder")
-    export_sentence_transformer(trainer.model, tmp_path / "of_model", trainer.processing_class)
+    export_sentence_transformer(trainer, tmp_path / "of_model")
     for folder in (tmp_path / "of_folder", tmp_path / "of_model"):
         command = ["publish", str(folder), "org/mine", "--dry_run", "--license", "mit", "--base_model", "org/base"]
         assert main(command) == 0

@@ -80,7 +80,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
 
     A model is a folder, a Hub id or an object with ``encode``; pooling and layer are then its own. ``output`` is a JSON
     file of the results; what it has already is not measured again. ``tasks`` may be a folder with a folder per task,
-    and ``pairs`` are pairs of your own, such as ``{"de": "test.tsv"}``.
+    and ``pairs`` are pairs of your own, such as ``{"de": "test.tsv"}`` or a Dataset, which ``tasks`` may be, too.
 
     ```python
     from hf_xsent import evaluate
@@ -104,7 +104,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
 
 def _is_suite(tasks: Any) -> bool:
     """Return whether a folder of several tasks is among the tasks."""
-    words = [] if isinstance(tasks, Mapping) else [word for word in tasks or () if isinstance(word, str | os.PathLike)]
+    words = [word for word in tasks if isinstance(word, str | os.PathLike)] if isinstance(tasks, list | tuple) else []
     return any("=" not in os.fspath(word) for word in words)
 
 

@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.data.readers.in_memory import is_in_memory
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.language_probe import LanguageProbeTask
@@ -120,24 +121,35 @@ def load_tasks(
 def read_tasks(tasks: Any, languages: Any = None, group: str | None = None, pairs: Any = None) -> list[EvaluationTask]:
     """Load the tasks that settings name: a mapping, words such as ``tatoeba=FOLDER``, or tasks that are loaded.
 
-    A word without a name is a folder with a folder per task; ``pairs`` are the data of the task of this name.
-    ``languages`` are a mapping, or words such as ``tatoeba=de,fr`` or, for a single task, ``de``.
+    A word without a name is a folder with a folder per task. ``pairs`` are the data of the task of this name, in files
+    or in memory; ``tasks`` may be pairs in memory, too. ``languages`` are a mapping, or words such as ``tatoeba=de,fr``
+    or, for a single task, ``de``.
     """
     if tasks and isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages or group:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
-        loaded = [*tasks, *(load_tasks({PairsTask.name: {"data": pairs}}) if pairs else [])]
+        loaded = [*tasks, *([] if pairs is None else [_own_pairs(pairs)])]
         names = [task.name for task in loaded]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
         return loaded
+    if pairs is None and is_in_memory(tasks):
+        tasks, pairs = None, tasks
     sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
-    if pairs:
-        sources[PairsTask.name] = {"data": pairs}
-    if not sources:
+    names = [*sources, *([] if pairs is None else [PairsTask.name])]
+    if not names:
         raise RecipeError("tasks is missing: give --tasks or --pairs")
-    selected = languages if isinstance(languages, Mapping) else _languages(languages or (), list(sources))
-    return load_tasks(sources, selected, group)
+    selected = dict(languages) if isinstance(languages, Mapping) else _languages(languages or (), names)
+    own = [] if pairs is None else [_own_pairs(pairs, selected.pop(PairsTask.name, None))]
+    return [*(load_tasks(sources, selected, group) if sources or selected or group else []), *own]
+
+
+def _own_pairs(pairs: Any, languages: Iterable[str] | None = None) -> EvaluationTask:
+    """Load the task of own pairs, from files or from memory."""
+    parts = pairs.values() if isinstance(pairs, Mapping) and not is_in_memory(pairs) else [pairs]
+    if any(map(is_in_memory, parts)):
+        return PairsTask.load(pairs, languages)
+    return load_task(PairsTask.name, {"data": pairs} | ({"languages": [*languages]} if languages else {}))
 
 
 def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:

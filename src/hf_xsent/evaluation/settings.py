@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,19 +31,19 @@ class EvaluateSettings(EncodingSettings):
         positional=True,
         required=True,
     )
-    tasks: list[Any] | dict[str, Any] | None = setting(
+    tasks: list[Any] | Any = setting(
         None,
         "Tasks, each with its folder or Hub id (docs/evaluation.md lists them), or a folder with the data of several: "
-        "measure all whose data is there, and print one table. In Python also a list from load_tasks. (default: the "
-        "task of --pairs)",
+        "measure all whose data is there, and print one table. In Python also a list from load_tasks, or pairs in "
+        "memory. (default: the task of --pairs)",
         metavar="TASK=SOURCE",
         by_position=True,
         aliases=("suite",),
     )
-    pairs: list[str] | dict[str, Any] | None = setting(
+    pairs: list[Any] | Any = setting(
         None,
-        "Measure retrieval on your sentence pairs, in the format of pretrain --data: de=test.tsv.",
-        named=True,
+        "Measure retrieval on your sentence pairs, in the format of pretrain --data: de=test.tsv; in Python also a "
+        "Dataset, a data frame or a list of pairs.",
         metavar="CODE=FILE",
     )
     languages: list[str] | dict[str, Any] | None = setting(
@@ -75,6 +76,12 @@ class EvaluateSettings(EncodingSettings):
     page: str | None = setting(
         None, "Write a page with tables and charts to this HTML file. (default: none)", metavar="FILE", local=True
     )
+
+    def __post_init__(self) -> None:
+        """Take a single path as a list of one."""
+        for name in ("tasks", "pairs"):
+            if isinstance(value := getattr(self, name), str | os.PathLike):
+                object.__setattr__(self, name, [os.fspath(value)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase, Trainer
 
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.errors import ModelError, OutputError
@@ -37,7 +37,7 @@ _LARGEST_DIFFERENCE = {"float32": 1e-5, "float16": 5e-3}
 def export_sentence_transformer(settings: ExportSettings) -> Path:
     """Write a model to a folder as a plain encoder, its tokenizer, and modules of sentence-transformers.
 
-    ``model`` is a loaded model, or the path of a run or checkpoint. After an error nothing is written.
+    ``model`` is a loaded model, a trainer, or the path of a run or checkpoint. After an error nothing is written.
     ``verify`` opens the folder with SentenceTransformer and compares embeddings. ``dim`` is the number of dimensions
     that SentenceTransformer truncates embeddings to (its ``truncate_dim``). The model card states what is known of the
     run; ``write_model_card`` adds licence and results.
@@ -48,13 +48,14 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     export_sentence_transformer("runs/mine", "exported/mine")
     ```
     """
+    model = settings.model.model if isinstance(settings.model, Trainer) else settings.model
     folder = Path(settings.output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not settings.overwrite:
             raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
         check_export(folder)
     check_can_create(folder)
-    embedder = _embedder(settings.model, settings.tokenizer, settings.dim)
+    embedder = _embedder(model, settings.tokenizer, settings.dim)
     config = embedder.model.config
     if embedder.model.not_plain is not None:
         raise ModelError(f"this model cannot be exported: {embedder.model.not_plain}")
@@ -69,7 +70,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     with writing(folder, folder=True) as part:
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
-        run = settings.model.trained_in if isinstance(settings.model, SentenceEncoder) else settings.model
+        run = model.trained_in if isinstance(model, SentenceEncoder) else model
         facts = facts_of_run(run) if run else {}
         if facts:
             write_json(part / RUN_FACTS, facts)
@@ -119,6 +120,11 @@ def _embedder(
         if tokenizer is None:
             raise ModelError("the model's folder has no tokenizer: pass one with the model")
         return SentenceEmbedder(model, tokenizer, dim=dim)
+    if not isinstance(model, str | Path):
+        raise ModelError(
+            f"export writes models of this package, not {type(model).__name__}: save a SentenceTransformer by its own "
+            "save_pretrained, or export that folder"
+        )
     opened = SentenceEmbedder.from_pretrained(str(model), device="cpu", dim=dim)
     return SentenceEmbedder(opened.model, tokenizer or opened.tokenizer, dim=opened.width)
 

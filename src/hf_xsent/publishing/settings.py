@@ -49,7 +49,10 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
     """
 
     model: Any = setting(
-        None, "Export this run, checkpoint or export: a folder; in Python also a model.", positional=True, required=True
+        None,
+        "Export this run, checkpoint or export: a folder; in Python also a model or its trainer.",
+        positional=True,
+        required=True,
     )
     tokenizer: Any = setting(None, "In Python, the tokenizer of a model.", shown=False)
     dtype: str = setting("float32", "Store the weights in this precision.", choices=("float32", "float16"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, asdict, dataclass
 from functools import cache
+from os import PathLike
 from typing import Any
 
 from hf_xsent.errors import RecipeError, did_you_mean
@@ -69,6 +70,7 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
     Objectives are those of the last layer that names any; settings that it does not state come from earlier layers.
     """
     values: dict[str, Any] = {}
+    _refuse_objects(layers)
     prefix = f"{where}: " if where else ""
     for layer in layers:
         check_known(layer, recipe_settings(), prefix)
@@ -92,6 +94,21 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
         of_model["objectives"] = objectives
     parts: dict[str, Any] = {part: build_settings(kind, converted) for part, kind in _PARTS.items()}
     return Recipe(config=model_class.config_of(None, of_model), stated=frozenset(converted), **parts)
+
+
+def _refuse_objects(layers: Sequence[Mapping[str, Any]]) -> None:
+    """Raise an error for a model or pairs in memory, which a recipe cannot name."""
+    for layer in layers:
+        for name, what in {"model": "a folder or Hub id", "data": "paths", "dev": "paths"}.items():
+            given = layer.get(name)
+            parts = given.values() if isinstance(given, dict) else given if isinstance(given, list | tuple) else [given]
+            other = next((part for part in parts if not isinstance(part, str | PathLike | list | tuple | None)), None)
+            if other is not None:
+                raise RecipeError(
+                    f"{name} takes {what}, which recipe.yaml records, not {type(other).__name__}: train it by "
+                    "AlignmentTrainer(model, TrainingArguments(…), pairs), which takes objects in memory, such as a "
+                    "SentenceTransformer and a Dataset, or save it and give its path"
+                )
 
 
 def _types_of_method(config_class: Any) -> dict[str, Any]:
