@@ -124,14 +124,39 @@ def test_folders_of_ntrex_and_flores_are_read(tmp_path: Path, inner: str, names:
     ]
 
 
+def _languages(source: Path, *codes: str) -> list[str]:
+    return [one.language for one in load_parallel(source, codes or None)]
+
+
+def test_a_code_chooses_the_language_without_region_and_never_one_of_several(tmp_path: Path) -> None:
+    names = ("src.eng", "ref.eng-GB", "ref.eng-US", "ref.deu", "ref.zho-CN", "ref.zho-TW", "ref.srp-Latn")
+    _write(tmp_path, {f"newstest2019-{name}.txt": f"{name} 1\n{name} 2\n" for name in names})
+    assert _languages(tmp_path) == ["deu", "srp-Latn", "zho-CN", "zho-TW", "eng"]
+    assert load_parallel(tmp_path, ["en", "de"])[0].sentences == ["src.eng 1", "src.eng 2"]
+    assert _languages(tmp_path, "en-GB", "sr", "zh-TW") == ["eng-GB", "srp-Latn", "zho-TW"]
+    with pytest.raises(DataError, match="has zho-CN and zho-TW: name one of them instead of zh"):
+        load_parallel(tmp_path, ["en", "zh"])
+
+
+def test_only_files_named_by_a_code_are_languages(tmp_path: Path) -> None:
+    _write(tmp_path, {"de.txt": GERMAN, "en.txt": ENGLISH, "README.txt": "Sentences\nof\ntwo\nlanguages\n"})
+    assert _languages(tmp_path) == ["de", "en"]
+    _write(tmp_path, {"xx.txt": GERMAN})
+    with pytest.raises(DataError, match="unknown language code 'xx'"):
+        load_parallel(tmp_path)
+
+
 def test_a_table_has_a_column_for_each_language(tmp_path: Path) -> None:
     rows = zip(GERMAN.splitlines(), ENGLISH.splitlines(), strict=True)
     (tmp_path / "pool.tsv").write_text("de\ten\n" + "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
     assert [one.sentences[1] for one in load_parallel(tmp_path / "pool.tsv")] == ["Nein.", "No."]
     assert [one.language for one in load_parallel(tmp_path / "pool.tsv", ["deu", "en", "de"])] == ["de", "en"]
     with (tmp_path / "pool.tsv").open("a", encoding="utf-8") as file:
+        file.write("\n")
+    assert _languages(tmp_path / "pool.tsv") == ["de", "en"]
+    with (tmp_path / "pool.tsv").open("a", encoding="utf-8") as file:
         file.write("Ende.\n")
-    with pytest.raises(DataError, match=r"pool.tsv:6: 1 columns instead of 2, one per language"):
+    with pytest.raises(DataError, match=r"pool.tsv:7: 1 columns instead of 2, one per language"):
         load_parallel(tmp_path / "pool.tsv")
 
 

@@ -236,6 +236,16 @@ def test_named_lists_may_be_mappings() -> None:
     assert read_values({"data": {"no": "a.tsv"}}, {}, HINTS) == {"data": ["no=a.tsv"]}
 
 
+@pytest.mark.parametrize("text", ['{"de": "a.tsv", "fr": ["b.tsv"]}', "{de: a.tsv, fr: b.tsv}"])
+def test_a_mapping_may_be_text_in_flags_recipes_and_python(text: str) -> None:
+    hints = {**HINTS, "options": dict[str, Any] | str | None, "tasks": list[Any] | dict[str, Any] | None}
+    for values in (read_values({"data": text}, {}, hints), read_values({}, {"data": [text]}, hints)):
+        assert values == {"data": ["de=a.tsv", "fr=b.tsv"]}
+    for name in ("options", "tasks"):
+        values = read_values({name: text}, {}, hints)
+        assert values == read_values({}, {name: [text]}, hints) and values[name]["de"] == "a.tsv"
+
+
 @pytest.mark.parametrize(
     ("stated", "flags", "error"),
     [

@@ -149,6 +149,16 @@ def test_weights_in_flags(words: list[str], expected: dict[str, float]) -> None:
     assert _weights(_flags("--objectives", *words)) == expected
 
 
+@pytest.mark.parametrize(
+    "text", [f'{{"{TR}": {{"temperature": 0.1}}, "{RTL}": 0.5}}', f"{{{TR}: {{temperature: 0.1}}, {RTL}: 0.5}}"]
+)
+def test_objectives_may_be_the_text_of_a_mapping(tmp_path: Path, text: str) -> None:
+    for recipe in (_flags("--objectives", text), _read(tmp_path, f"objectives: '{text}'")):
+        assert _weights(recipe) == {TR: 1.0, RTL: 0.5} and recipe.config.objectives[TR].temperature == 0.1
+    with pytest.raises(RecipeError, match=f"^--objectives.{TR}: unknown key 'temprature'; did you mean"):
+        _flags("--objectives", text.replace("temperature", "temprature"))
+
+
 def test_chosen_objectives_keep_the_settings_that_the_recipe_has_for_them(tmp_path: Path) -> None:
     text = "objectives: {translation_ranking: {weight: 3, temperature: 0.1}, representation_translation: 0.5}"
     recipe = _read(tmp_path, text, "--objectives", "translation_ranking=2", "translation_language_modeling=0.1")

@@ -67,6 +67,10 @@ def test_the_share_with_the_highest_sum_of_both_scores_is_chosen(
         ({"share_of_start": "auto", "retention": "benchmarks", "dev_pairs": 0}, "compares dev accuracy: give --dev"),
         ({"share_of_start": "much"}, "share_of_start 'much' is not auto, or a number"),
         ({"share_of_start": 1.0}, "share_of_start 1.0 is not auto, or a number"),
+        (
+            {"retention": "benchmarks", "languages": ["de", "fr", "en"]},
+            "texts of retention have no language.* drop retention",
+        ),
     ],
 )
 def test_settings_without_what_they_compare_are_refused(run: Run, settings: dict[str, Any], reason: str) -> None:

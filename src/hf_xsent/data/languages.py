@@ -108,12 +108,15 @@ def language_of_tag(tag: str) -> Language | None:
 def matching_tags(tags: Iterable[str], code: str) -> list[str]:
     """Return the tags that match a language code best.
 
-    The order: an equal tag; the same language and script, preferably without a region; the same language.
+    The order: an equal tag; the same language and script, preferably of the same region, else without one; the same
+    language.
 
     >>> matching_tags(["en", "pt_PT", "pt_BR"], "pt-BR"), matching_tags(["en", "cmn"], "zh")
     (['pt_BR'], ['cmn'])
     >>> matching_tags(["en", "pt_PT", "pt_BR"], "pt")  # ambiguous
     ['pt_PT', 'pt_BR']
+    >>> matching_tags(["eng", "eng-GB"], "en"), matching_tags(["eng", "eng-GB"], "en-GB")
+    (['eng'], ['eng-GB'])
     """
     ranks = {tag: rank for tag in tags if (rank := _rank_of_tag(tag, code)) is not None}
     return [tag for tag, rank in ranks.items() if rank == max(ranks.values())]
@@ -137,7 +140,8 @@ def _rank_of_tag(tag: str, code: str) -> tuple[bool, ...] | None:
     if language is None or language.code != wanted.code:
         return None
     subtags, wanted_subtags = (re.split("[-_@]", name.casefold()) for name in (tag, code))
-    return subtags == wanted_subtags, language == wanted, len(subtags) == 1
+    same_region = subtags[1:] == wanted_subtags[1:]
+    return subtags == wanted_subtags, language == wanted, same_region, len(subtags) == 1
 
 
 def _nearest_codes(name: str) -> str:

@@ -38,6 +38,8 @@ def convert(where: str, value: Any, hint: Any) -> Any:
 def convert_words(name: str, words: Sequence[str], hint: Any) -> Any:
     """Convert the words after a flag to a value of this type; a flag alone sets a boolean."""
     where, kinds = f"--{name}", members(hint)
+    if takes_mapping(hint) and (mapping := mapping_of(words)) is not None:
+        return convert(where, mapping, hint)
     if not words and bool in kinds:
         return True
     if takes_list(hint) and (len(words) != 1 or str not in kinds):
@@ -52,6 +54,11 @@ def convert_words(name: str, words: Sequence[str], hint: Any) -> Any:
 def takes_list(hint: Any) -> bool:
     """Return whether a type has a list."""
     return any((get_origin(kind) or kind) in (list, tuple) for kind in members(hint))
+
+
+def takes_mapping(hint: Any) -> bool:
+    """Return whether a type has a mapping."""
+    return any((get_origin(kind) or kind) is dict for kind in members(hint))
 
 
 def members(hint: Any) -> tuple[Any, ...]:
@@ -104,6 +111,16 @@ def _as(kind: Any, value: Any) -> Any:
 
 def _is_enum(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def mapping_of(words: Sequence[str]) -> Mapping[str, Any] | None:
+    """Return the mapping that a single word states as YAML or JSON, if it does.
+
+    >>> mapping_of(['{"de": "pairs.tsv"}']), mapping_of(["de=pairs.tsv"])
+    ({'de': 'pairs.tsv'}, None)
+    """
+    parsed = parse_text(words[0]) if len(words) == 1 else None
+    return parsed if isinstance(parsed, Mapping) else None
 
 
 def parse_text(text: str) -> Any:

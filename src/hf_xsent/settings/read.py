@@ -59,7 +59,7 @@ def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any
         entry = [parse_text(word) for word in words]
         values = _replace_entry(values, name.split("."), entry[0] if len(entry) == 1 else entry)
     converted = {
-        name: convert(prefix + name, _as_names(prefix + name, value) if types[name] == Names else value, types[name])
+        name: _as_names(prefix + name, convert(prefix + name, value, types[name]), types[name])
         for name, value in values.items()
         if value is not None or {type(None), Any} & {*members(types[name])}
     }
@@ -68,7 +68,7 @@ def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any
             continue
         if name not in types:
             raise RecipeError(f"unknown flag --{name}{suggestion(name, types)}")
-        converted[name] = convert_words(name, words, types[name])
+        converted[name] = _as_names(f"--{name}", convert_words(name, words, types[name]), types[name])
     return converted
 
 
@@ -88,9 +88,9 @@ def _replace_entry(values: Mapping[str, Any], path: Sequence[str], value: Any) -
     return {**values, name: _replace_entry(inner if isinstance(inner, Mapping) else {}, rest, value)}
 
 
-def _as_names(where: str, value: Any) -> Any:
+def _as_names(where: str, value: Any, hint: Any) -> Any:
     """Rewrite the mapping ``{de: pairs.tsv}`` as the list ``[de=pairs.tsv]``; leave other values unchanged."""
-    return list(_names(where, value)) if isinstance(value, Mapping) else value
+    return list(_names(where, value)) if hint == Names and isinstance(value, Mapping) else value
 
 
 def _names(where: str, mapping: Mapping[Any, Any]) -> Iterator[str]:

@@ -85,6 +85,9 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "automatic share",
         "no retention",
     ): "share_of_start auto compares scores within languages: give --retention",
+    ("retention", "language embeddings"): (
+        "texts of retention have no language, which language embeddings need: drop retention, or drop languages"
+    ),
     ("largest_drop", "no retention"): "largest_drop compares scores within languages: give --retention",
     ("early_stopping_patience", "no measurements"): (
         "early_stopping_patience counts dev measurements, but eval_strategy is no: set it to steps or epoch"
@@ -114,7 +117,9 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "the momentum encoder averages full weights, which FSDP shards: use DDP (torchrun without --fsdp) or "
         "trainer_scripts/deepspeed/zero2.json"
     ),
-    ("frozen encoder", "frozen_layers"): "dual pivot freezes the whole encoder: drop frozen_layers",
+    ("frozen encoder", "frozen_layers|frozen_word_embeddings|share_of_start"): (
+        "dual pivot freezes the whole encoder, so that {1} has no effect: drop it"
+    ),
     ("frozen encoder", "pairs_per_chunk"): (
         "pairs_per_chunk saves no memory over a frozen encoder, which stores no activations: drop it"
     ),
@@ -187,6 +192,7 @@ def facts_of_model(config: AlignmentConfig, arguments: TrainingArguments) -> set
         "momentum encoder": config.needs.momentum_encoder,
         "frozen encoder": config.freezes_encoder,
         "adapters": config.lora_rank is not None,
+        "language embeddings": bool(config.languages),
         "negatives of the batch": bool(_IN_BATCH & {*config.objectives}) and not config.hard_negatives,
         "one pair per batch": arguments.train_batch_size * arguments.world_size < 2,
     }

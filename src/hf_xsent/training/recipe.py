@@ -12,7 +12,7 @@ from hf_xsent.errors import RecipeError, did_you_mean
 from hf_xsent.models import METHODS
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.objectives.registry import OBJECTIVES, merge_objectives, objective_class
-from hf_xsent.settings.convert import convert, convert_words
+from hf_xsent.settings.convert import convert, convert_words, mapping_of, parse_text
 from hf_xsent.settings.declare import settings_of, types_of
 from hf_xsent.settings.hints import suggestion
 from hf_xsent.settings.read import Flags, build_settings, check_known, read_values
@@ -128,20 +128,18 @@ def _read_objectives(
     Return the objectives, None if neither layers nor flags name any, and the other flags.
     """
     objectives: dict[str, Any] = config_class.default_objectives()
-    for layer in layers:
+    stated = [(prefix, layer) for layer in layers]
+    if "objectives" in flags:
+        stated.append(("--", _objectives_of_words(flags["objectives"])))
+    for at, value in stated:
+        layer = parse_text(value) if isinstance(value, str) else value
         if not isinstance(layer, Mapping):
-            raise RecipeError(f"{prefix}objectives takes a mapping such as {{translation_ranking: 1.0}}, not {layer!r}")
+            raise RecipeError(f"{at}objectives takes a mapping such as {{translation_ranking: 1.0}}, not {layer!r}")
         for name, settings in layer.items():
             if name in OBJECTIVES and isinstance(settings, Mapping):
-                check_known(settings, settings_of(objective_class(name).Settings), f"{prefix}objectives.{name}: ")
+                check_known(settings, settings_of(objective_class(name).Settings), f"{at}objectives.{name}: ")
         objectives = merge_objectives(objectives, layer)
     rest = {flag: words for flag, words in flags.items() if flag in recipe_settings() and flag != "objectives"}
-    if "objectives" in flags:
-        named = [word.partition("=") for word in flags["objectives"]]
-        weights = {
-            name: convert(f"--objectives {name}", weight, float) if equals else None for name, equals, weight in named
-        }
-        objectives = merge_objectives(objectives, weights)
     single = [flag for flag in flags if flag not in rest and flag != "objectives"]
     for flag in sorted(single, key=lambda flag: not flag.endswith(".weight")):  # weights first: they add objectives
         name, key = _setting_of_flag(flag, objectives)
@@ -149,6 +147,14 @@ def _read_objectives(
         objectives = objectives | merge_objectives(objectives, {name: {key: value}})
     changed = bool(layers or single or "objectives" in flags)
     return (objectives if changed else None), rest
+
+
+def _objectives_of_words(words: Sequence[str]) -> Mapping[str, Any]:
+    """Read names, each with a weight or without (``translation_ranking=0.5``), or one mapping in YAML or JSON."""
+    if (mapping := mapping_of(words)) is not None:
+        return mapping
+    named = [word.partition("=") for word in words]
+    return {name: convert(f"--objectives {name}", weight, float) if equals else None for name, equals, weight in named}
 
 
 def _setting_of_flag(flag: str, objectives: Mapping[str, Any]) -> tuple[str, str]:

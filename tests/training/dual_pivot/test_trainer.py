@@ -190,6 +190,9 @@ def test_a_nan_loss_is_one_sentence(run: Run) -> None:
         ({"data": None, "unpaired": "THERE"}, RecipeError, "unpaired files have no translations"),
         ({"variant": "authors"}, RecipeError, "layer_norm, dropout .* need each token: drop (--)?features"),
         ({"pairs_per_chunk": 2}, RecipeError, "pairs_per_chunk saves no memory"),
+        ({"share_of_start": 0.5}, RecipeError, "freezes the whole encoder, so that share_of_start has no effect"),
+        ({"share_of_start": "auto", "retention": "benchmarks"}, RecipeError, "so that share_of_start has no effect"),
+        ({"frozen_word_embeddings": True}, RecipeError, "so that frozen_word_embeddings has no effect"),
         ({**UNSUPERVISED, "gradient_accumulation_steps": 2}, RecipeError, "drop it, and use a larger batch"),
     ],
 )

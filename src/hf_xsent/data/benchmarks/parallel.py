@@ -8,13 +8,13 @@ from os import PathLike
 from pathlib import Path
 
 from hf_xsent.data.benchmarks.sets import find_sets
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.languages import CODE, find_language, language_of_tag, matching_tags
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.hub import select_names
-from hf_xsent.errors import DataError, HfXsentError
+from hf_xsent.errors import DataError
 
 # Of NTREX-128 (newstest2019-ref.deu.txt), of FLORES (deu_Latn.devtest), and de.txt.
-_FILES = r"(?:newstest2019-(?:ref|src)\.)?([^.]+)\.(?:txt|dev|devtest)"
+_FILES = rf"(?:newstest2019-(?:ref|src)\.)?({CODE})\.(?:txt|dev|devtest)"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ def load_parallel(
     """Load the first ``max_pairs`` sentences (default: all) of some languages, or of all.
 
     ``source`` is a folder of files ``de.txt`` (also of NTREX-128 or FLORES, compressed or not), or a TSV whose header
-    names the languages. Lines that are empty in a language are dropped in all.
+    names the languages. Lines that are empty in a language are dropped in all. By default, a language without a region
+    (eng) replaces those with one (eng-GB).
     """
     texts = _read(Path(source))
     chosen = list(dict.fromkeys(select_languages(source, list(texts), languages)))
@@ -56,7 +57,13 @@ def parallel_languages(source: str | PathLike[str]) -> list[str]:
 
 
 def _read(source: Path) -> dict[str, list[str]]:
-    return _read_folder(source) if source.is_dir() else _read_table(source)
+    texts = _read_folder(source) if source.is_dir() else _read_table(source)
+    for name in texts:
+        try:
+            find_language(name)
+        except DataError as error:
+            raise DataError(f"{source}: {error}") from error
+    return texts
 
 
 def _read_folder(folder: Path) -> dict[str, list[str]]:
@@ -68,7 +75,7 @@ def _read_folder(folder: Path) -> dict[str, list[str]]:
 def _read_table(path: Path) -> dict[str, list[str]]:
     if not path.is_file():
         raise DataError(f"no such file or folder: {path}; give a folder of files such as de.txt, or a TSV")
-    rows = [(number, line.split("\t")) for number, line in lines(path)]
+    rows = [(number, line.split("\t")) for number, line in lines(path) if line.strip()]
     names = [name.strip() for name in rows[0][1]] if rows else []
     for number, cells in rows[1:]:
         if len(cells) != len(names):
@@ -77,17 +84,24 @@ def _read_table(path: Path) -> dict[str, list[str]]:
 
 
 def select_languages(source: str | PathLike[str], names: Sequence[str], languages: Iterable[str] | None) -> list[str]:
-    """Return the name of each language: the code as given, else another code of the language."""
+    """Return the name of each language: the code as given, else the one that matches it best (see `matching_tags`).
+
+    The default is all languages; one without a region replaces those with one.
+    """
     if languages is None:
-        return list(names)
-    by_code = {_code(name): name for name in reversed(names)}
-    return select_names(
-        source, names, (code if code in names else by_code.get(_code(code), code) for code in languages)
-    )
+        return [name for name in names if name in matching_tags(_same_language(name, names), find_language(name).code)]
+    return select_names(source, names, [_name_of(source, names, code) for code in languages])
 
 
-def _code(name: str) -> str:
-    try:
-        return find_language(name).code
-    except HfXsentError:
-        return name
+def _same_language(name: str, names: Iterable[str]) -> list[str]:
+    """Return the names of this language in this script."""
+    return [other for other in names if find_language(other) == find_language(name)]
+
+
+def _name_of(source: str | PathLike[str], names: Sequence[str], code: str) -> str:
+    if code in names or language_of_tag(code) is None:
+        return code
+    matches = matching_tags(names, code)
+    if len(matches) > 1:
+        raise DataError(f"{source} has {' and '.join(matches)}: name one of them instead of {code}")
+    return matches[0] if matches else code
