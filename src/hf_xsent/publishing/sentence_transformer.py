@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,7 +49,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     export_sentence_transformer("runs/mine", "exported/mine")
     ```
     """
-    model = settings.model.model if isinstance(settings.model, Trainer) else settings.model
+    model: Any = settings.model.model if isinstance(settings.model, Trainer) else settings.model
     folder = Path(settings.output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not settings.overwrite:
