@@ -15,7 +15,7 @@ from hf_xsent.files import check_writable
 from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.index import choose_index, import_faiss, search_by_index
 from hf_xsent.mining.margin import MinedPairs, pairs_of_neighbours
-from hf_xsent.mining.parquet import ReadingJob, VectorFiles, is_parquet, write_vectors
+from hf_xsent.mining.parquet import VectorFiles, is_parquet, write_vectors
 from hf_xsent.mining.plot import write_histogram
 from hf_xsent.mining.search import search
 from hf_xsent.mining.settings import MineSettings
@@ -89,19 +89,17 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
 
 def _open_side(path: str, encoder: Encoder, settings: MineSettings) -> VectorStore:
     """Read the sentences of a text file, or of Parquet files that also hold their vectors."""
-    work, job = settings.work_folder, None
-    if is_parquet(path):
-        files = VectorFiles(path)
+    work, files = settings.work_folder, VectorFiles(path) if is_parquet(path) else None
+    if files is not None:
         files.check_model(encoder.identity)
         sentences = files.sentences(work / "sentences")
-        job = ReadingJob(files, sentences, settings.dtype)
     else:
         sentences = load_sentences(path, work / "sentences", on_error=settings.on_error)
     counts = {"lines": sentences.counts.read, **sentences.counts.removed, "retained": len(sentences)}
     logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in counts.items()))
     if len(sentences) < settings.k:
         raise DataError(f"{path} has {len(sentences)} different sentences, fewer than k = {settings.k}: reduce k")
-    return VectorStore(work, sentences, encoder, settings.dtype, job)
+    return VectorStore(work, sentences, encoder, settings.dtype, files)
 
 
 def _check_files(settings: MineSettings) -> None:

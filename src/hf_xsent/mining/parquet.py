@@ -13,9 +13,7 @@ import numpy as np
 
 from hf_xsent.data.sentences import Sentences, store_sentences
 from hf_xsent.errors import DataError
-from hf_xsent.files import write_arrays
 from hf_xsent.mining.vectors import VectorStore
-from hf_xsent.models.encode_interface import check_finite
 from hf_xsent.models.encoder import MADE_BY, append_vectors
 from hf_xsent.runs.engines import Fill
 from hf_xsent.runs.identity import first_difference, identify_files
@@ -113,22 +111,6 @@ class VectorFiles:
     def width(self) -> int:
         """Return the length of the first vector."""
         return int(self._read(int(np.flatnonzero(np.diff(self.starts))[0]), VECTOR).shape[1])
-
-
-@dataclass(frozen=True)
-class ReadingJob:
-    """Write the vectors of a batch of sentences as an array."""
-
-    files: VectorFiles
-    sentences: Sentences
-    dtype: str
-
-    def __call__(self, name: str, path: Path) -> None:
-        """Read the vectors, write them."""
-        rows = self.sentences.line_numbers(int(Path(name).stem)) - 1
-        vectors = self.files.vectors(rows).astype(self.dtype)
-        check_finite(vectors, self.dtype, lambda row: f"row {rows[row] + 1} of {self.files.path}")
-        write_arrays(path, vectors)
 
 
 def _made_by(field: Any) -> dict[str, Any]:

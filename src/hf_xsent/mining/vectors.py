@@ -48,13 +48,13 @@ class ShardedVectors:
 
 
 class VectorStore:
-    """The embeddings of one side, below the folder ``work``, by ``encoder`` or by another ``job`` that writes them."""
+    """The embeddings of one side, below the folder ``work``, by ``encoder`` or read from ``files`` (`VectorFiles`)."""
 
     def __init__(
-        self, work: Path, sentences: Sentences, encoder: Encoder, dtype: str = "float32", job: Any = None
+        self, work: Path, sentences: Sentences, encoder: Encoder, dtype: str = "float32", files: Any = None
     ) -> None:
         self.sentences, self.identity = sentences, encoder.identity
-        self.job = job or EncodingJob(encoder, sentences, dtype)
+        self.job = VectorJob(sentences, dtype, encoder, files)
         self.made_from = {"sentences": sentences.fingerprint, "dtype": dtype, **self.identity}
         self.store = Store(work / "vectors" / sentences.fingerprint, self.made_from)
         self.names = [f"{number:05d}.npy" for number in range(sentences.batch_count)]
@@ -74,23 +74,22 @@ class VectorStore:
 
 
 @dataclass(frozen=True)
-class EncodingJob:
-    """Encode a batch of sentences into a file."""
+class VectorJob:
+    """Write the embeddings of a batch of sentences: encode them, or read them from ``files``."""
 
-    encoder: Encoder
     sentences: Sentences
     dtype: str
+    encoder: Encoder
+    files: Any
 
     def __call__(self, name: str, path: Path) -> None:
-        """Encode and write the embeddings."""
+        """Encode or read, check, write."""
         number = int(Path(name).stem)
-        vectors = self.encoder.encode(self.sentences.batch(number)).astype(self.dtype)
-
-        def name_sentence(row: int) -> str:
-            text, line = self.sentences[number * self.sentences.rows_per_batch + row]
-            return f"line {line} ({text[:40]!r})"
-
-        check_finite(vectors, self.dtype, name_sentence)
+        texts, lines = self.sentences.batch(number), self.sentences.line_numbers(number)
+        vectors = self.encoder.encode(texts) if self.files is None else self.files.vectors(lines - 1)
+        vectors = vectors.astype(self.dtype)
+        of_file = "" if self.files is None else f" of {self.files.path}"
+        check_finite(vectors, self.dtype, lambda row: f"line {lines[row]}{of_file} ({texts[row][:40]!r})")
         write_arrays(path, vectors)
 
 

@@ -11,7 +11,6 @@ import regex
 
 Span = tuple[int, int]
 
-SPLITTERS = ("script", "spaces")
 
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ー々〇"
 _LETTERS = rf"[[\p{{L}}\p{{M}}\p{{Nl}}\p{{No}}_\u200c\u200d]--[{_UNSPACED}]]"  # with the joiners of Persian and Hindi
