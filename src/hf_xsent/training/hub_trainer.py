@@ -49,9 +49,8 @@ class HubTrainer(Trainer):
             return None
         repository = str(self.hub_model_id)
         facts = {"model_name": repository.split("/")[-1], **facts}
-        self.create_model_card(**facts)
         with TemporaryDirectory() as temporary:
-            upload = Path(temporary) / "upload"
+            upload = Path(temporary)
             self.write_upload(upload, **facts)
             for name in ("README.md", RECIPE_FILE, METRICS_FILE):
                 file = Path(str(self.args.output_dir)) / name
@@ -66,7 +65,8 @@ class HubTrainer(Trainer):
             )
 
     def write_upload(self, folder: Path, **facts: Any) -> None:
-        """Write model and tokenizer as others open them."""
+        """Write model, tokenizer and card, which is also that of the run."""
+        self.create_model_card(**facts)
         model: Any = self.accelerator.unwrap_model(self.model)
         model.save_pretrained(folder)
         if self.processing_class is not None:

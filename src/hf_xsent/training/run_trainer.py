@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
 from hf_xsent.files import write_json
-from hf_xsent.models.saved_form import load_saved_weights
+from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.publishing.export_folder import RUN_FACTS
-from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
 from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, write_recipe, write_run_card
@@ -59,12 +58,9 @@ class RunTrainer(SavingTrainer):
         write_run_card(self, str(self.args.output_dir))
 
     def write_upload(self, folder: Path, **facts: Any) -> None:
-        """Export the model as a plain encoder with a card, unless no plain encoder can express it."""
-        model = self.accelerator.unwrap_model(self.model)
-        if model.not_plain is not None:
-            return super().write_upload(folder, **facts)
-        model.trained_in = str(self.args.output_dir)
-        export_sentence_transformer(model, folder, cast(Any, self.processing_class), verify=False)
+        """Write the model without the weights that only training needs, and its card."""
+        save_model(self.accelerator.unwrap_model(self.model), folder, heads=False)
+        write_json(folder / RUN_FACTS, facts_of_trainer(self))
         write_run_card(self, folder, **_in_words_of_cards(facts))
 
     def create_model_card(self, *_: Any, **facts: Any) -> None:
