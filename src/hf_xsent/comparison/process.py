@@ -22,8 +22,8 @@ from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.runs.claim import claim
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache
 from hf_xsent.training.pretrain import pretrain

@@ -15,8 +15,8 @@ from hf_xsent.documents.beads import Scale, Weights
 from hf_xsent.documents.search import doubtful_spans, pair_moved, search
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
-from hf_xsent.models.encode_interface import SupportsEncode, check_finite
 from hf_xsent.models.encoder import Encoder
+from hf_xsent.models.text_encoder import SupportsEncode, check_finite
 
 logger = logging.getLogger(__name__)
 

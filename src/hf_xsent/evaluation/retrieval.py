@@ -14,7 +14,7 @@ from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError, RecipeError, did_you_mean
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
 from hf_xsent.mining.neighbours import nearest_both_ways
-from hf_xsent.models.encode_interface import SupportsEncode
+from hf_xsent.models.text_encoder import SupportsEncode
 
 if TYPE_CHECKING:
     from typing_extensions import Self

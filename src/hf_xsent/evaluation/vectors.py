@@ -11,8 +11,8 @@ import numpy as np
 
 from hf_xsent.files import check_free_space
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encode_interface import DOCUMENT, QUERY, check_finite
 from hf_xsent.models.sentence_encoder import View
+from hf_xsent.models.text_encoder import DOCUMENT, QUERY, check_finite
 
 
 class SentenceVectors:

@@ -26,9 +26,9 @@ from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.settings import ScoreSettings
 from hf_xsent.mining.vectors import VectorStore
-from hf_xsent.models.encode_interface import check_finite
 from hf_xsent.models.encoder import Encoder, open_encoder
 from hf_xsent.models.precision import choose_device
+from hf_xsent.models.text_encoder import check_finite
 from hf_xsent.runs.engines import engine, is_first_process
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command

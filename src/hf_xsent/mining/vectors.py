@@ -11,8 +11,8 @@ import numpy as np
 
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.files import write_arrays
-from hf_xsent.models.encode_interface import check_finite
 from hf_xsent.models.encoder import Encoder
+from hf_xsent.models.text_encoder import check_finite
 from hf_xsent.runs.engines import Fill
 from hf_xsent.runs.store import Store
 

@@ -13,7 +13,7 @@ import numpy as np
 from hf_xsent.errors import ModelError
 from hf_xsent.files import digest
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encode_interface import SupportsEncode
+from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.settings.common import EncodingSettings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,10 @@ from hf_xsent.errors import ModelError
 from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.config import SentenceEncoderConfig
-from hf_xsent.models.encode_interface import SentenceTransformerMethods
 from hf_xsent.models.families import backbone_of
 from hf_xsent.models.loading import build_encoder
 from hf_xsent.models.saved_model import SavedModel
-from hf_xsent.models.text_encoder import TextEncoder, View
+from hf_xsent.models.text_encoder import SentenceTransformerMethods, TextEncoder, View
 from hf_xsent.tensors.dropout import use_fast_dropout
 from hf_xsent.tensors.packing import PackedSentences, pack, pool, unpack
 
@@ -66,9 +65,6 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
             self.language_embeddings = nn.Embedding(len(config.languages), self.encoder.config.hidden_size)
         use_fast_dropout(self)
         self.post_init()
-
-    def _prompts(self) -> Mapping[str, str]:
-        return self.config.prompts or {}
 
     def _vectors(self, *args: Any, **kwargs: Any) -> np.ndarray:
         return TextEncoder(self, self.tokenizer)._vectors(*args, **kwargs)

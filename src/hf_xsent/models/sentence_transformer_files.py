@@ -14,9 +14,9 @@ from transformers import PreTrainedConfig
 
 from hf_xsent.errors import ModelError, UnsupportedModuleError
 from hf_xsent.files import write_json
-from hf_xsent.models.encode_interface import DOCUMENT
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_config, loading_errors, model_file, split_config
+from hf_xsent.models.text_encoder import DOCUMENT
 
 logger = logging.getLogger(__name__)
 _TYPES = "sentence_transformers.models."  # versions 2 to 6 read these names; version 6 has others

@@ -1,24 +1,102 @@
-"""Encode text into sentence embeddings with a model and its tokenizer, in packed batches of similar lengths."""
+"""Encode text into sentence embeddings: the interface of all encoders, and a model with its tokenizer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
-from hf_xsent.errors import ModelError, did_you_mean
+from hf_xsent.errors import DataError, ModelError, did_you_mean
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
-from hf_xsent.models.encode_interface import SentenceTransformerMethods
 from hf_xsent.models.families import family
 from hf_xsent.tensors.packing import POOLINGS
 
 _SENTENCES_PER_TOKENIZER_CALL = 4096
+QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")  # names of prompts, as sentence-transformers has them
+_ROWS_AT_ONCE = 4096
+
+
+class SupportsEncode(Protocol):
+    """The interface of SentenceEmbedder and SentenceTransformer."""
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """Return one embedding per sentence."""
+
+
+class SentenceTransformerMethods:
+    """The methods of SentenceTransformer that its evaluators call, with the arguments that they pass."""
+
+    similarity_fn_name = "cosine"
+
+    config: Any  # of the model
+    _vectors: Callable[..., np.ndarray]  # a method of each subclass
+
+    def encode(
+        self,
+        sentences: Sequence[str],
+        language: str | None = None,
+        show_progress: bool = False,
+        *,
+        prompt: str | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        show_progress_bar: bool | None = False,
+        batch_size: int | None = None,
+        prompt_name: str | None = None,
+        precision: str | None = None,
+    ) -> Any:
+        """Return N × width float32 embeddings; ``language`` is needed by models with language embeddings.
+
+        Other arguments are those of ``SentenceTransformer.encode``. ``batch_size`` has no effect: a batch holds
+        sentences of similar lengths, up to a number of tokens.
+        """
+        if prompt is None and prompt_name is not None:
+            if prompt_name not in (self.config.prompts or {}):
+                raise ModelError(f"this model has no prompt named {prompt_name!r}: give its text as prompt")
+            prompt = self.config.prompts[prompt_name]
+        if precision not in (None, "float32"):
+            raise ModelError(f"embeddings are float32, not {precision}: use sentence_transformers.quantize_embeddings")
+        vectors = self._vectors(sentences, language, bool(show_progress or show_progress_bar), prompt, truncate_dim)
+        if normalize_embeddings:
+            vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
+        if convert_to_tensor:
+            return torch.from_numpy(vectors)
+        return vectors if convert_to_numpy else list(torch.from_numpy(vectors))
+
+    def encode_query(self, sentences: Sequence[str], **options: Any) -> Any:
+        """Encode like ``encode``, by default with the prompt named query; without it, with no prompt."""
+        return self._encode_with_prompt_of(QUERY, sentences, options)
+
+    def encode_document(self, sentences: Sequence[str], **options: Any) -> Any:
+        """Encode like ``encode``, by default with the first of the prompts document, passage, corpus, or with none."""
+        return self._encode_with_prompt_of(DOCUMENT, sentences, options)
+
+    def _encode_with_prompt_of(self, names: Sequence[str], sentences: Sequence[str], options: dict[str, Any]) -> Any:
+        if options.get("prompt") is None and options.get("prompt_name") is None:
+            prompts = self.config.prompts or {}
+            options["prompt"] = next((prompts[name] for name in names if name in prompts), "")
+        return self.encode(sentences, **options)
+
+    @staticmethod
+    def similarity(first: Any, second: Any) -> Tensor:
+        """Return the N × M cosines of two sets of embeddings."""
+        first, second = (F.normalize(torch.as_tensor(vectors), dim=-1) for vectors in (first, second))
+        return first @ second.T
+
+    @property
+    def model_card_data(self) -> SimpleNamespace:
+        """Discard metrics of sentence-transformers' evaluators; ``hf-xsent publish`` reads results files."""
+        return SimpleNamespace(set_evaluation_metrics=lambda *_, **__: None)
 
 
 @dataclass(frozen=True)
@@ -49,7 +127,7 @@ class TextEncoder(SentenceTransformerMethods):
         width = model.config.encoder_config.hidden_size
         if dim is not None and not 1 <= dim <= width:
             raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {width} dimensions")
-        self.model = model
+        self.model, self.config = model, model.config
         self.tokenizer = tokenizer
         self.max_length = max_length or model.config.max_length
         self.tokens_per_batch = tokens_per_batch
@@ -77,9 +155,6 @@ class TextEncoder(SentenceTransformerMethods):
                 raise ModelError(
                     f"this model mixes its layers and has no pooling {view.pooling!r}: omit it, or also name a layer"
                 )
-
-    def _prompts(self) -> Mapping[str, str]:
-        return self.model.config.prompts or {}
 
     def _vectors(
         self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None, dim: int | None
@@ -140,3 +215,14 @@ class TextEncoder(SentenceTransformerMethods):
         if language is None or language not in known:
             raise ModelError(f"this model has language embeddings for {', '.join(known)}: pass one as language")
         return known.index(language)
+
+
+def check_finite(vectors: np.ndarray, precision: str, name: Callable[[int], str]) -> None:
+    """Raise an error if an embedding has NaN or infinite values; ``name`` describes the sentence of a row."""
+    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+        finite = np.isfinite(vectors[start : start + _ROWS_AT_ONCE]).all(1)
+        if not finite.all():
+            raise DataError(
+                f"{name(start + int(finite.argmin()))} has a vector that is not finite in {precision}: "
+                "its weights may be damaged or, in float16, too large: use float32"
+            )

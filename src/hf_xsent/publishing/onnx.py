@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from hf_xsent.errors import MissingExtraError, ModelError
 from hf_xsent.files import create_folder, writing
 from hf_xsent.models.batching import batches_by_length
-from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import read_modules
+from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.publishing.export_folder import check_export
 from hf_xsent.publishing.runtimes import ONNX, ONNX_INT8, OPENVINO
 

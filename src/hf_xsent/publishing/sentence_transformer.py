@@ -16,10 +16,10 @@ from hf_xsent.evaluation.retrieval import retrieval_by_language
 from hf_xsent.files import check_can_create, write_json, write_text, writing
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
 from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
 from hf_xsent.publishing.gguf import export_gguf

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hf_xsent.models.encode_interface import SupportsEncode
+from hf_xsent.models.text_encoder import SupportsEncode
 
 NEIGHBOURS, SHOWN = 10, 5
 EXAMPLE_LENGTH = 40  # characters

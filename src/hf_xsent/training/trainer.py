@@ -21,8 +21,8 @@ from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encode_interface import SupportsEncode
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
+from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.tensors.gathering import explaining_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
 from hf_xsent.training.averaging import MovingAverage, average_with_start, starting_weights
