@@ -10,7 +10,7 @@ from page_reader import Page
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError
 from hf_xsent.pages.charts import standalone
-from hf_xsent.quickstart.pool import Pool, PoolSearch
+from hf_xsent.quickstart.pool import PoolSearch
 from hf_xsent.quickstart.quickstart import django_catalogues
 from hf_xsent.quickstart.report import pool_chart, report
 
@@ -57,8 +57,6 @@ def test_the_picture_and_the_figures_of_the_readme_are_those_of_a_run():
 
 def test_a_pool_is_searched_beside_the_own_language():
     pairs = {"de": (["Hund", "Haus"], ["dog", "house"]), "fr": (["chien"], ["dog"])}
-    pool = Pool.of(pairs)
-    assert pool.texts == ["Hund", "dog", "Haus", "house", "chien"]
 
     class Letters:
         def encode(self, sentences: list[str]) -> np.ndarray:
@@ -71,7 +69,8 @@ def test_a_pool_is_searched_beside_the_own_language():
             }
             return np.array([rows[sentence] for sentence in sentences])
 
-    search = PoolSearch(Letters(), pool)
+    search = PoolSearch(Letters(), pairs)
+    assert search.texts == ["Hund", "dog", "Haus", "house", "chien"]
     assert search.figures() == {
         "de": {"translation_first": 50.0, "own_language": 25.0},  # Haus finds Hund
         "fr": {"translation_first": 100.0, "own_language": 0.0},

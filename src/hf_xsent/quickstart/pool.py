@@ -3,50 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.models.text_encoder import SupportsEncode
 
 NEIGHBOURS, SHOWN = 10, 5
 EXAMPLE_LENGTH = 40  # characters
 
 
-@dataclass(frozen=True)
-class Pool:
-    """Sentences with their languages; translations have the same ``meaning``, the target of their pair."""
+class PoolSearch:
+    """Search one pool of both sides of all pairs with each of its sentences, by cosine.
 
-    texts: list[str]
-    languages: np.ndarray
-    meanings: np.ndarray
-    queries: list[str]  # languages whose sentences are queries
+    Each sentence is in the pool once, with its language and its meaning: the target of its pair.
+    """
 
-    @classmethod
-    def of(cls, pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]], target_language: str = "en") -> Pool:
-        """Put both sides of all pairs into one pool, each sentence once."""
+    def __init__(self, model: SupportsEncode, pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> None:
         meanings: dict[tuple[str, str], str] = {}
         for language, (sources, targets) in pairs.items():
             for source, target in zip(sources, targets, strict=True):
                 meanings.setdefault((language, source), target)
-                meanings.setdefault((target_language, target), target)
-        languages = np.array([language for language, _ in meanings])
-        return cls([text for _, text in meanings], languages, np.array([*meanings.values()]), [*pairs])
+                meanings.setdefault(("en", target), target)
+        self.queries, self.texts = [*pairs], [text for _, text in meanings]
+        self.languages, self.meanings = np.array([language for language, _ in meanings]), np.array([*meanings.values()])
+        self._vectors = unit(model.encode(self.texts))
 
     def example(self, language: str) -> int:
         """Return the row of a sentence of about 40 characters, if possible without placeholders such as %s."""
         rows = np.flatnonzero(self.languages == language).tolist()
         return min(rows, key=lambda row: ("%" in self.texts[row], abs(len(self.texts[row]) - EXAMPLE_LENGTH)))
-
-
-class PoolSearch:
-    """Search all other sentences of a pool with each of its sentences, by cosine."""
-
-    def __init__(self, model: SupportsEncode, pool: Pool) -> None:
-        self.pool = pool
-        vectors = np.asarray(model.encode(pool.texts), dtype=np.float32)
-        self._vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
 
     def nearest(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return rows and cosines of the ten nearest sentences of each query."""
@@ -62,11 +49,11 @@ class PoolSearch:
         ``own_language`` is the percentage of their ten nearest that are in the query's language.
         """
         figures = {}
-        for language in self.pool.queries:
-            rows = np.flatnonzero(self.pool.languages == language)
+        for language in self.queries:
+            rows = np.flatnonzero(self.languages == language)
             nearest, _ = self.nearest(rows)
-            first = self.pool.meanings[nearest[:, 0]] == self.pool.meanings[rows]
-            own = self.pool.languages[nearest] == language
+            first = self.meanings[nearest[:, 0]] == self.meanings[rows]
+            own = self.languages[nearest] == language
             figures[language] = {
                 "translation_first": round(100 * float(first.mean()), 2),
                 "own_language": round(100 * float(own.mean()), 2),
@@ -78,9 +65,9 @@ class PoolSearch:
         (nearest,), (cosines,) = self.nearest(np.array([row]))
         return [
             {
-                "sentence": self.pool.texts[place],
-                "translation": str(self.pool.meanings[place]),
-                "language": str(self.pool.languages[place]),
+                "sentence": self.texts[place],
+                "translation": str(self.meanings[place]),
+                "language": str(self.languages[place]),
                 "cosine": round(float(cosine), 4),
             }
             for place, cosine in zip(nearest[:SHOWN], cosines[:SHOWN], strict=True)

@@ -19,7 +19,7 @@ from hf_xsent.files import write_json, write_text
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import quiet_loading
 from hf_xsent.pages.charts import standalone
-from hf_xsent.quickstart.pool import Pool, PoolSearch
+from hf_xsent.quickstart.pool import PoolSearch
 from hf_xsent.quickstart.report import neighbour_table, pool_chart, pool_table, report
 from hf_xsent.quickstart.settings import QuickstartSettings
 from hf_xsent.settings.command import command
@@ -86,12 +86,13 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
     assert trainer is not None  # a run in a new folder is not finished already
     train: Any = trainer.train_dataset
     held_out: Any = trainer.eval_dataset  # shares no sentence with the training pairs
-    pool = Pool.of({language: held_out.pairs(language) for language in held_out.languages})
-    before = PoolSearch(SentenceEmbedder.from_pretrained(start), pool)
-    after = PoolSearch(SentenceEmbedder.from_pretrained(str(output / "model")), pool)
+    pairs = {language: held_out.pairs(language) for language in held_out.languages}
+    before, after = (
+        PoolSearch(SentenceEmbedder.from_pretrained(model), pairs) for model in (start, str(output / "model"))
+    )
     measured, measured_after = before.figures(), after.figures()
     easy = sum(figures["translation_first"] for figures in measured.values()) / len(measured)
-    example = pool.example(max(measured, key=lambda language: measured[language]["own_language"]))
+    example = before.example(max(measured, key=lambda language: measured[language]["own_language"]))
     results = {
         "model": start,
         "steps": trainer.state.global_step,
@@ -100,9 +101,9 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
         "pool": {
             language: {"before": figures, "after": measured_after[language]} for language, figures in measured.items()
         },
-        "sentences": len(pool.texts),
+        "sentences": len(before.texts),
         "example": {
-            "query": f"{pool.texts[example]} ({pool.meanings[example]})",
+            "query": f"{before.texts[example]} ({before.meanings[example]})",
             "before": before.neighbours(example),
             "after": after.neighbours(example),
         },
