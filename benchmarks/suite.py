@@ -65,7 +65,7 @@ def main() -> None:
         evaluation = evaluate(
             models,
             str(data),
-            group="36",
+            languages={"tatoeba": ["36"]},
             max_length=options.max_length,
             precision="auto",
             output=str(output),

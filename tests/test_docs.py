@@ -51,7 +51,7 @@ STAND_INS = {
     "--max_steps 1000": "--max_steps 2 --per_device_train_batch_size 4 --dev_pairs 4 --clean false",
     "--eval_steps 100 --save_steps 100": "--eval_steps 1 --save_steps 1",
     "tr-small.yaml": "tr-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false",
-    "path/to/tatoeba --group 36": "tatoeba --languages de",
+    "path/to/tatoeba --languages 36": "tatoeba --languages de",
     "--target_language fr --filter min_score=0.5": "--target_language en --filter min_score=-1",
     "--layers 0-12": "--layers 0-2",
     '"path/to/tatoeba"': '"tatoeba"',

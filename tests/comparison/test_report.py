@@ -65,7 +65,7 @@ def _write_scores(
 @pytest.fixture
 def results(tmp_path: Path) -> dict[str, Any]:
     """Of runs as their processes would have left them."""
-    tasks = {"tatoeba": {"data": "tatoeba", "group": 36}}
+    tasks = {"tatoeba": {"data": "tatoeba", "languages": ["36"]}}
     study = Study("Methods & <more>", "encoder", Budget(steps=20), (), tasks)
     runs = []
     for number, ((method, pooling, seed), score) in enumerate(SCORES.items()):

@@ -95,10 +95,9 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"seeds": ["x"]}, "seeds takes a list, not"),
         ({"tasks": {"tatoba": {"data": "x"}}}, "unknown task 'tatoba': .*did you mean 'tatoeba'"),
         ({"tasks": {"tatoeba": {}}}, "tasks.tatoeba.data is missing"),
-        ({"tasks": {"tatoeba": {"data": "x", "groups": 3}}}, "tatoeba: unknown key 'groups'; did you mean 'group'"),
+        ({"tasks": {"tatoeba": {"data": "x", "language": 3}}}, "tatoeba: unknown key 'language'; did you mean 'lan"),
         ({"tasks": {"pairs": {"data": "x", "max_pairs": "a"}}}, "pairs: max_pairs takes a whole number, not"),
-        ({"tasks": {"tatoeba": {"data": "x", "group": 4, "languages": ["de"]}}}, "tatoeba: give languages or group"),
-        ({"tasks": {"bucc": {"data": "x", "group": 4}}}, "tasks.bucc: unknown key 'group'"),
+        ({"tasks": {"bucc": {"data": "x", "max_pairs": 4}}}, "tasks.bucc: unknown key 'max_pairs'"),
         ({"plot": "layer"}, "plot: unknown key 'layer'; did you mean 'layers'"),
     ],
 )  # fmt: skip
@@ -118,7 +117,6 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
         ({"data": "/nowhere/de-en.tsv"}, "methods.none: no such file.*nowhere"),
         ({"methods": {"TR": {"poolings": "first"}}}, "methods.TR: pooling 'first' is unknown"),
         ({"tasks": {"tatoeba": {"data": "/nowhere"}}}, "no such file or folder: /nowhere"),
-        ({"tasks": {"tatoeba": {"data": "/nowhere", "group": 37}}}, "unknown group '37'"),
         ({"model": "/nowhere/model"}, "'/nowhere/model' is not a folder"),
     ],
 )  # fmt: skip

@@ -250,10 +250,7 @@ def test_nothing_stays_behind(
         (["sts17=a", "bucc=b"], {"languages": ["de"]}, "names no task: write sts17=de"),
         (["sts17=a"], {"languages": ["sts=de"]}, "given for 'sts', which is not among the tasks sts17"),
         (["sts17=a"], {"languages": ["sts17="]}, "'sts17=' has no language codes"),
-        (["tatoeba=a"], {"group": 36, "languages": ["de"]}, "give languages or group"),
-        (["sts17=a"], {"group": 36}, "group is for the task tatoeba, which is not among sts17"),
         ({"sts17": {"data": ["a", "b"]}}, {}, "tasks.sts17.data takes one folder or Hub id, not a, b"),
-        (["tatoeba=a"], {"group": 37}, "unknown group '37': use one of 14, 28, 36, 112, 4, 5, 8"),
     ],
 )
 def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: dict[str, Any], message: str) -> None:

@@ -38,7 +38,7 @@ class CompareSettings:
     )
     tasks: dict[str, Any] | None = setting(
         None,
-        "Tasks with their options: data, languages, and of some tasks group (tatoeba), max_pairs (pairs, mixed_pool, "
+        "Tasks with their options: data, languages, and of some tasks max_pairs (pairs, mixed_pool, "
         "xsim, language_probe), target_language (pairs, xsim), start (retention), choose (word_alignment).",
         required=True,
     )

@@ -90,7 +90,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
         print(report.task, report.groups["all"]["mean"])
     ```
     """
-    tasks = read_tasks(settings.tasks, settings.languages, settings.group, settings.pairs)
+    tasks = read_tasks(settings.tasks, settings.languages, settings.pairs)
     if settings.page is not None:
         check_writable(settings.page, [settings.output] if settings.output else [])
     if all(isinstance(model, str | os.PathLike) for model in settings.model):

@@ -85,15 +85,13 @@ def check_options(name: str, options: Any) -> TaskSettings:
         settings = read_settings(TaskSettings, options)
     except RecipeError as error:
         raise RecipeError(f"tasks.{name}: {error}") from error
-    if settings.languages and settings.group is not None:
-        raise RecipeError(f"tasks.{name}: give languages or group")
     if not settings.data:
         raise RecipeError(f"tasks.{name}.data is missing: add its files, or give --tasks.{name}.data")
     return settings
 
 
 def load_tasks(
-    sources: Mapping[str, Any], languages: Mapping[str, Iterable[str]] | None = None, group: str | None = None
+    sources: Mapping[str, Any], languages: Mapping[str, Iterable[str]] | None = None
 ) -> list[EvaluationTask]:
     """Load each task from a folder, the Hub or a mapping of options; ``languages`` selects languages by task."""
     if not isinstance(languages or {}, Mapping):
@@ -105,20 +103,16 @@ def load_tasks(
         if name not in sources:
             known = f"{', '.join(sources)}{did_you_mean(name, sources)}"
             raise RecipeError(f"languages are given for {name!r}, which is not among the tasks {known}")
-    if group is not None and TatoebaTask.name not in sources:
-        raise RecipeError(f"group is for the task {TatoebaTask.name}, which is not among {', '.join(sources)}")
     tasks = []
     for name, source in sources.items():
         options = dict(source) if isinstance(source, Mapping) else {"data": os.fspath(source)}
         if name in (languages or {}):
             options["languages"] = list((languages or {})[name])
-        if name == TatoebaTask.name and group is not None:
-            options["group"] = group
         tasks.append(load_task(name, options))
     return tasks
 
 
-def read_tasks(tasks: Any, languages: Any = None, group: str | None = None, pairs: Any = None) -> list[EvaluationTask]:
+def read_tasks(tasks: Any, languages: Any = None, pairs: Any = None) -> list[EvaluationTask]:
     """Load the tasks that settings name: a mapping, words such as ``tatoeba=FOLDER``, or tasks that are loaded.
 
     A word without a name is a folder with a folder per task. ``pairs`` are the data of the task of this name, in files
@@ -126,7 +120,7 @@ def read_tasks(tasks: Any, languages: Any = None, group: str | None = None, pair
     or, for a single task, ``de``.
     """
     if tasks and isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
-        if languages or group:
+        if languages:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
         loaded = [*tasks, *([] if pairs is None else [_own_pairs(pairs)])]
         names = [task.name for task in loaded]
@@ -141,7 +135,7 @@ def read_tasks(tasks: Any, languages: Any = None, group: str | None = None, pair
         raise RecipeError("tasks is missing: give --tasks or --pairs")
     selected = dict(languages) if isinstance(languages, Mapping) else _languages(languages or (), names)
     own = [] if pairs is None else [_own_pairs(pairs, selected.pop(PairsTask.name, None))]
-    return [*(load_tasks(sources, selected, group) if sources or selected or group else []), *own]
+    return [*(load_tasks(sources, selected) if sources or selected else []), *own]
 
 
 def _own_pairs(pairs: Any, languages: Iterable[str] | None = None) -> EvaluationTask:

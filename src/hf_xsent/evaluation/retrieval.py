@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
-from hf_xsent.errors import DataError, RecipeError, did_you_mean
+from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
 from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.text_encoder import SupportsEncode
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 PROTOCOL = (
     "accuracy@1 by cosine, no margin; a query is correct if its nearest sentence has the same line number; "
@@ -112,15 +108,7 @@ class TatoebaTask(EvaluationTask):
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "forward": "xx→en", "backward": "en→xx", "mean": "mean"}
     main_metric: ClassVar[str] = "mean"
     groups: ClassVar[Mapping[str, Sequence[str]]] = tatoeba_groups()
-
-    @classmethod
-    def load(
-        cls, source: str | PathLike[str], languages: Iterable[str] | None = None, group: str | None = None
-    ) -> Self:
-        """Read and check the records of some languages, of a group such as ``36``, or of all."""
-        if languages is not None and group is not None:
-            raise RecipeError("languages and group both select languages of tatoeba: give languages or group")
-        return cls(load_tatoeba(source, languages if group is None else _group(group)))
+    read = staticmethod(load_tatoeba)
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure accuracy@1 in both directions, and its means over the groups of languages that papers report."""
@@ -133,11 +121,3 @@ class TatoebaTask(EvaluationTask):
         """Compute accuracy@1 of each direction and of both."""
         forward, backward = np.moveaxis(100 * rows.mean(-2), -1, 0)
         return {"forward": forward, "backward": backward, "mean": (forward + backward) / 2}
-
-
-def _group(name: str) -> list[str]:
-    """Return the languages of a group of Tatoeba."""
-    groups = {name: codes for name, codes in tatoeba_groups().items() if codes}
-    if name not in groups:
-        raise RecipeError(f"unknown group {name!r}: use one of {', '.join(groups)}{did_you_mean(name, groups)}")
-    return groups[name]

@@ -16,7 +16,7 @@ class EvaluateSettings(EncodingSettings):
     """Evaluate checkpoints, exported folders or supported encoders: mixed pools, Tatoeba, BUCC, STS, what was retained.
 
     hf-xsent evaluate xlm-roberta-base runs/mine --suite benchmarks --output results.json --page results.html
-    hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --group 36 --output results.json
+    hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --languages 36 --output results.json
     hf-xsent evaluate runs/mine --pairs de=test.tsv sw=more.tsv
     hf-xsent evaluate xlm-roberta-base --tasks tatoeba=mteb/tatoeba-bitext-mining sts17=data/sts17
     hf-xsent evaluate xlm-roberta-base --tasks tatoeba=data/tatoeba --layers 0-12 --pooling mean cls   # encodes once
@@ -48,11 +48,9 @@ class EvaluateSettings(EncodingSettings):
     )
     languages: list[str] | dict[str, Any] | None = setting(
         None,
-        "Evaluate only these languages: de fr; by task: tatoeba=de,fr bucc=zh-en sts17=ar-ar. (default: all)",
+        "Evaluate only these languages: de fr; by task: tatoeba=de,fr bucc=zh-en sts17=ar-ar; of Tatoeba also the "
+        "groups 4, 5, 8, 14, 28, 36 and 112. (default: all)",
         metavar="CODE",
-    )
-    group: str | None = setting(
-        None, "Group of Tatoeba languages, instead of languages: 4, 5, 8, 14, 28, 36 or 112. (default: all languages)"
     )
     pooling: list[str] | None = setting(  # type: ignore[assignment]
         None, "Pool by cls, mean or max, one table each. (default: the model's; mean for a plain encoder)"
@@ -91,8 +89,9 @@ class TaskSettings:
     data: list[str] | None = setting(
         None, "Folder or Hub id; pairs: files, in the format of pretrain --data; required.", named=True
     )
-    languages: list[str] | None = setting(None, "Measure only these languages or pairs.")
-    group: str | None = setting(None, "Tatoeba: a group of languages, instead of languages.")
+    languages: list[str] | None = setting(
+        None, "Measure only these languages or pairs; of Tatoeba also groups, such as 36."
+    )
     max_pairs: int | None = setting(
         None, "mixed_pool, language_probe, xsim, pairs: measure the first N lines of each language.", at_least=1
     )

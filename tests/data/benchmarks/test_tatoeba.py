@@ -75,5 +75,7 @@ def test_groups_hold_what_their_names_say() -> None:
 def test_the_real_folder_has_all_languages(assets: Path) -> None:
     sets = load_tatoeba(assets / "data" / "tatoeba")
     assert [test_set.language for test_set in sets] == tatoeba_groups()["112"]
+    chosen = load_tatoeba(assets / "data" / "tatoeba", ["5", "de", "4"])
+    assert [test_set.language for test_set in chosen] == [*tatoeba_groups()["5"], "deu"]
     full = {test_set.language for test_set in sets if len(test_set.sources) == 1000}
     assert set(tatoeba_groups()["36"]) & full == set(tatoeba_groups()["28"])

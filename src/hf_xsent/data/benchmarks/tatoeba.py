@@ -22,10 +22,11 @@ def tatoeba_groups() -> dict[str, list[str]]:
 
 
 def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = None) -> list[PairSet]:
-    """Load the Tatoeba test sets of ``languages`` (any of their codes; default all) in the order given.
+    """Load the Tatoeba test sets of ``languages`` in the order given, by default all.
 
-    The language of a set is its code in the benchmark (ISO 639-3), and its targets are English. ``source`` is a folder
-    of files ``tatoeba.deu-eng.deu`` and ``tatoeba.deu-eng.eng``, or a data set on the Hub such as
+    Languages are any of their codes, or the name of a group of them, such as ``36``. The language of a set is its code
+    in the benchmark (ISO 639-3), and its targets are English. ``source`` is a folder of files
+    ``tatoeba.deu-eng.deu`` and ``tatoeba.deu-eng.eng``, or a data set on the Hub such as
     ``mteb/tatoeba-bitext-mining`` with configs ``deu-eng`` and columns ``sentence1`` and ``sentence2``.
     """
     places = find_sets(source, r"tatoeba\.(...)-eng\.eng", "tatoeba.deu-eng.deu and tatoeba.deu-eng.eng", "(...)-eng")
@@ -37,6 +38,8 @@ def _select(source: str | PathLike[str], names: list[str], languages: Iterable[s
     """Return the name of each language's set: the code as given, else another code of the language."""
     if languages is None:
         return names
+    groups = tatoeba_groups()
+    languages = dict.fromkeys(code for name in languages for code in groups.get(name) or [name])
     by_code = {find_language(name).code: name for name in reversed(names)}
     codes = (language if language in names else find_language(language).code for language in languages)
     return select_names(source, names, (by_code.get(code, code) for code in codes))
