@@ -62,7 +62,7 @@ class Evaluation:
     @property
     def notes(self) -> list[str]:
         """Sentences on how to read the results."""
-        return notes(self.tasks, self.by_model)
+        return notes(self.by_model)
 
     @property
     def by_model(self) -> dict[str, dict[str, Report]]:

@@ -47,27 +47,20 @@ def _change(values: Sequence[float | None], interval: Sequence[float] | None) ->
     return f"{after - before:+.2f}{' *' if interval and Difference(*interval).significant else '  '}"
 
 
-def notes(tasks: Sequence[EvaluationTask], reports: Reports) -> list[str]:
-    """Return sentences on how to read the results: what differs between the models, and figures that show little."""
+def notes(reports: Reports) -> list[str]:
+    """Return sentences on how to read the results: whether the models read texts of different lengths."""
     lengths = {
         name: settings["max_length"]
         for name, of_model in reports.items()
         if "max_length" in (settings := next(iter(of_model.values())).settings)
     }
-    texts = []
-    if len({*lengths.values()}) > 1:
-        shortest = min(lengths.values())
-        each = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        texts.append(
-            f"models read texts of different lengths in tokens ({each}): set max_length to {shortest} to compare them "
-            "on the same texts"
-        )
-    for task in tasks:
-        metrics = {name: of_model[task.name].groups.get("all") for name, of_model in reports.items()}
-        texts.append(
-            task.note({name: of_all for name, of_all in metrics.items() if of_all}) if all(metrics.values()) else ""
-        )
-    return [text for text in texts if text]
+    if len({*lengths.values()}) < 2:
+        return []
+    each = ", ".join(f"{name} {length}" for name, length in lengths.items())
+    return [
+        f"models read texts of different lengths in tokens ({each}): set max_length to {min(lengths.values())} to "
+        "compare them on the same texts"
+    ]
 
 
 def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
@@ -78,7 +71,7 @@ def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
         "All tasks": [
             summary_table(tasks, reports),
             *([NOTE] if len(names) == 2 else []),
-            *notes(tasks, reports),
+            *notes(reports),
         ]  # fmt: skip
     }
     for task in tasks:

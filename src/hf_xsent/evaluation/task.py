@@ -135,10 +135,6 @@ class EvaluationTask(ABC):
         """Return this task, which compares a model with ``start``, if it does (``needs_start``)."""
         return self
 
-    def note(self, metrics: Mapping[str, Metrics]) -> str:
-        """Return a sentence on how to read the means of these models, the first one before training; or nothing."""
-        return ""
-
     def texts(self, test_set: Any) -> Iterable[str]:
         """Return everything in a set that determines its scores, for the fingerprint."""
         for value in vars(test_set).values():
