@@ -72,8 +72,21 @@ def test_a_data_set_has_all_fields_of_its_pairs(load: Any, pairs: Pairs) -> None
     for part in (bitext, bitext[1:]):
         again = load(part.to_dataset())
         assert list(again) == list(part) and again.pairs_with_negatives == again.linked_pairs == 1
-        assert again.ledger == {"not stated": len(part) - 2, "Tatoeba, CC BY 2.0": 1, "CC0": 1}
+        unnamed = {"not stated": len(part) - 2, "Tatoeba, CC BY 2.0": 1, "origin not stated, CC0": 1}
+        assert part.ledger == again.ledger == unnamed
     assert load({"de": pairs}).ledger == {}
+
+
+def test_the_ledger_counts_each_pair_once(load: Any, pairs: Pairs) -> None:
+    stated: list[dict[str, str]] = [{"origin": "X"}, {"licence": "X"}, {"origin": "X", "licence": " "}, {}]
+    records = [
+        {"source": source, "target": target, **stated[number % 4]} for number, (source, target) in enumerate(pairs[:8])
+    ]
+    bitext = load({"de": records, "fr": pairs[8:10]})
+    assert bitext.ledger == {"X, licence not stated": 4, "origin not stated, X": 2, "not stated": 4}
+    assert bitext[:2].ledger == {"X, licence not stated": 1, "origin not stated, X": 1}
+    train, dev = bitext.train_dev_split(1)
+    assert sum(train.ledger.values()) == len(train)
 
 
 def test_neither_the_ledger_nor_an_index_is_a_side(load: Any) -> None:
@@ -86,6 +99,14 @@ def test_neither_the_ledger_nor_an_index_is_a_side(load: Any) -> None:
 def test_a_language_that_is_no_code_is_named(load: Any) -> None:
     with pytest.raises(DataError, match="unknown language code '5'"):
         load([{"source": "ein Hund", "target": "a dog", "language": 5}])
+
+
+@pytest.mark.parametrize("missing", [None, "", float("nan")])
+def test_a_pair_without_language_beside_others_is_named(load: Any, missing: object) -> None:
+    records = [{"source": "ein Hund", "target": "a dog", "language": code} for code in ("de", missing)]
+    with pytest.raises(DataError, match="pair 2 has no language: give its code, and und if it is unknown"):
+        load(records)
+    assert load({"de": records}).languages == {"de": 2}
 
 
 def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -35,6 +36,16 @@ def test_batches_of_all_kinds_get_the_same_vectors(encoder: Encoder) -> None:
     np.testing.assert_array_equal(np.stack(table["embedding"].to_pylist()), expected)
     mapped = datasets.Dataset.from_dict({"text": TEXTS}).map(encoder, batched=True)
     np.testing.assert_array_equal(np.asarray(mapped["embedding"], np.float32), expected)
+    rows = datasets.Dataset.from_dict({"text": TEXTS}).map(encoder)
+    np.testing.assert_allclose(np.asarray(rows["embedding"], np.float32), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "batch", [{"sentence": TEXTS}, pa.table({"sentence": TEXTS}), pd.DataFrame({"sentence": TEXTS})]
+)
+def test_a_batch_without_the_column_is_named(encoder: Encoder, batch: Any) -> None:
+    with pytest.raises(ModelError, match="the batch has no column 'text', only sentence: give column"):
+        encoder(batch)
 
 
 def test_a_pickled_encoder_holds_settings_and_opens_the_model_itself(encoder: Encoder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from hf_xsent.files import write_json
 from hf_xsent.publishing.evaluation_tables import read_tables
 from hf_xsent.publishing.hub import check_card
 from hf_xsent.publishing.model_card import facts_of_run, render_card, write_model_card
+from hf_xsent.runs.identity import identify_model
 
 ROOT = Path(__file__).parents[2]
 CARDS = sorted(path for path in (ROOT / "model_cards").glob("*.md") if path.name != "template.md")
@@ -33,12 +35,17 @@ TRAINED = yaml.safe_load((ROOT / "model_cards/trained.yaml").read_text("utf-8"))
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
+def results(exported: Path, tmp_path: Path) -> Path:
     scores = {"pairs": 10, "forward": 90.0, "backward": 80.0, "mean": 85.0}
     run = {
         "task": "tatoeba",
         "protocol": "accuracy@1 by cosine",
-        "settings": {"model": "/home/me/runs/mine", "pooling": "mean", "max_length": 16},
+        "settings": {
+            "model": "/home/me/runs/mine",
+            "model_fingerprint": identify_model(str(exported)),
+            "pooling": "mean",
+            "max_length": 16,
+        },
         "data_fingerprint": "",
         "versions": {},
         "groups": {"all": scores},
@@ -223,14 +230,31 @@ def test_results_of_several_models_are_refused(results: Path) -> None:
         read_tables(results)
 
 
-def test_results_files_of_several_models_are_refused(exported: Path, run_folder: Path, results: Path) -> None:
+def test_a_card_takes_the_results_of_this_model_only(exported: Path, run_folder: Path, results: Path) -> None:
     run = json.loads(results.read_text("utf-8"))["runs"][0]
-    files = [results.with_name(name) for name in ("a.json", "b.json")]
-    for file in files:
-        own = run | {"settings": run["settings"] | {"model_fingerprint": file.name}}
-        file.write_text(json.dumps({"runs": [own]}), "utf-8")
-    with pytest.raises(DataError, match=r"a.json, .*b.json have results of several models"):
-        write_model_card(exported, run=run_folder, results=files)
+    other = run | {"settings": run["settings"] | {"model": "tiny", "model_fingerprint": "another"}}
+    results.write_text(json.dumps({"runs": [other]}), "utf-8")
+    with pytest.raises(DataError, match=r"results.json has results of tiny, not of this model: evaluate the folder"):
+        write_model_card(exported, run=run_folder, results=[results])
+    worse = {"all": run["groups"]["all"] | {"mean": 12.0}}
+    results.write_text(json.dumps({"runs": [other | {"groups": worse}, run]}), "utf-8")
+    card = write_model_card(exported, run=run_folder, results=[results]).read_text("utf-8")
+    assert "value: 85.0" in card and "12.0" not in card
+
+
+def test_results_of_the_exported_folder_are_results_of_the_export(
+    exported: Path, run_folder: Path, results: Path, tmp_path: Path
+) -> None:
+    shutil.copy(run_folder / "training.json", exported)
+    again = export_sentence_transformer(exported, tmp_path / "float16", dtype="float16", verify=False)
+    assert identify_model(str(again)) != identify_model(str(exported))
+    assert "value: 85.0" in write_model_card(again, results=[results]).read_text("utf-8")
+
+
+def test_a_card_has_codes_of_languages(exported: Path, run_folder: Path) -> None:
+    with pytest.raises(DataError, match="unknown language code 'German'; the code of German is 'de'"):
+        write_model_card(exported, run=run_folder, languages=["German"])
+    assert "- multilingual" in write_model_card(exported, run=run_folder, languages=["multilingual"]).read_text("utf-8")
 
 
 def test_files_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:

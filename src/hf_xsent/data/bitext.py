@@ -145,18 +145,22 @@ class Bitext:
 
     @property
     def ledger(self) -> dict[str, int]:
-        """Return the number of pairs in the files by origin and licence, as their records state them."""
-        import pyarrow.compute as pc
-
-        counts: Counter[str] = Counter()
-        for columns, _ in self._batches:
-            stated = [columns[name].fill_null("") if name in columns else "" for name in LEDGER]
-            if any(name in columns for name in LEDGER):
-                found = pc.value_counts(pc.binary_join_element_wise(*stated, ", ")).to_pylist()
-                counts.update({count["values"].strip(", "): count["counts"] for count in found})
-            else:
-                counts[""] += len(columns["source"])
-        return {name or "not stated": count for name, count in counts.most_common()} if {*counts} != {""} else {}
+        """Return the number of pairs by origin and licence, as their records state them; empty if none states any."""
+        counts: Counter[tuple[str | None, ...]] = Counter()
+        for start, (columns, _) in zip(self._starts, self._batches, strict=True):
+            size = len(columns["source"])
+            rows = None
+            if self._rows is not None:
+                rows = self._rows[slice(*np.searchsorted(self._rows, (start, start + size)))] - start
+            stated: list[list[str | None]] = [
+                [None] * (size if rows is None else len(rows))
+                if name not in columns
+                else (columns[name] if rows is None else columns[name].take(rows)).to_pylist()
+                for name in LEDGER
+            ]
+            counts.update(zip(*stated, strict=True))
+        named = {_ledger_entry(*stated): count for stated, count in counts.most_common()}
+        return {} if {*named} == {_ledger_entry(None, None)} else named
 
     def _count_pairs_with(self, *fields: str) -> int:
         count = 0
@@ -280,6 +284,13 @@ class Bitext:
             keys, first = np.unique(np.concatenate((keys, of_block)), return_index=True)
             keys, lowest = keys[:count], np.concatenate((lowest, block))[first[:count]]
         return lowest
+
+
+def _ledger_entry(origin: str | None, licence: str | None) -> str:
+    """Name an entry of the ledger; different origins and licences have different names."""
+    if origin is None and licence is None:
+        return "not stated"
+    return f"{origin or 'origin not stated'}, {licence or 'licence not stated'}"
 
 
 def checked_rows(indices: Sequence[int], size: int) -> Rows:

@@ -33,6 +33,7 @@ _TWO_CODES = (
     rf"(?:.*?[-_])?(?P<code>{STRICT_CODE})[-_](?P<target>[a-z]{{2,3}})",
     rf"(?:.*?[-_])?(?P<target>[a-z]{{2,3}})[-_](?P<code>{STRICT_CODE})",
 )
+_WORD = r"[a-z]{3}(?:[-_]\d+)?"
 _LONGEST_TAG = 40
 
 
@@ -93,6 +94,15 @@ def _known_scripts() -> frozenset[str]:
     return frozenset(script for language in known_languages() for script in language.scripts) | _OTHER_SCRIPTS
 
 
+def subtags_of(code: str) -> tuple[str, ...]:
+    """Return the language and the subtags of a code; two codes with equal ones are one language.
+
+    >>> subtags_of("deu"), subtags_of("PT_br"), subtags_of("pt-BR")
+    (('de',), ('pt', 'br'), ('pt', 'br'))
+    """
+    return find_language(code).code, *re.split("[-_@]", code.strip().casefold())[1:]
+
+
 def language_of_tag(tag: str) -> Language | None:
     """Return the language of a code, None if the text is not a known code.
 
@@ -125,11 +135,14 @@ def matching_tags(tags: Iterable[str], code: str) -> list[str]:
 def code_at_end(name: str, target_language: str) -> str | None:
     """Return the code that a name is, or the other one of two that end it, of which one is the target language's.
 
-    >>> [code_at_end(name, "en") for name in ("de", "talks-en-pt_BR", "deu-eng", "en", "de-fr", "news")]
+    A name of three letters is a word, such as run or max, rather than a code.
+
+    >>> [code_at_end(name, "en") for name in ("de", "talks-en-pt_BR", "deu-eng", "run", "de-fr", "news")]
     ['de', 'pt_BR', 'deu', None, None, None]
     """
     pairs = [match for pattern in _TWO_CODES if (match := re.fullmatch(pattern, name))]
-    codes = [name, *(pair["code"] for pair in pairs if matching_tags([pair["target"]], target_language))]
+    codes = [] if re.fullmatch(_WORD, name) else [name]
+    codes += [pair["code"] for pair in pairs if matching_tags([pair["target"]], target_language)]
     known = [code for code in codes if re.fullmatch(STRICT_CODE, code) and language_of_tag(code)]
     return known[0] if len(known) == 1 and not matching_tags(known, target_language) else None
 

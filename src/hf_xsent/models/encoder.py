@@ -23,7 +23,7 @@ _PROBES = ("A dog runs.", "Ein zweiter Satz.", "第三句话。", " ".join(map(s
 
 
 class Encoder:
-    """Add a column of embeddings to a batch: a pyarrow Table, a pandas DataFrame or a dict of columns.
+    """Add a column of embeddings to a batch: a pyarrow Table, a pandas DataFrame, a dict of columns, or a single row.
 
     model: a folder, a Hub id, or any object with ``encode``.
     column, output: names of the column of texts and of the new column. In Arrow, it is a list of fixed size whose field
@@ -97,10 +97,16 @@ class Encoder:
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with its embeddings."""
+        names = batch.column_names if hasattr(batch, "append_column") else [*batch]
+        if self.column not in names:
+            raise ModelError(f"the batch has no column {self.column!r}, only {', '.join(names)}: give column")
         if hasattr(batch, "append_column"):
             vectors = self.encode(batch.column(self.column).to_pylist()).astype(self.vectors)
             return append_vectors(batch, self.output, vectors, self.identity)
-        vectors = self.encode(list(batch[self.column])).astype(self.vectors)
+        texts = batch[self.column]
+        if isinstance(texts, str):  # a row, as datasets.map gives without batched=True
+            return {**batch, self.output: self.encode([texts]).astype(self.vectors)[0]}
+        vectors = self.encode(list(texts)).astype(self.vectors)
         if hasattr(batch, "assign"):
             return batch.assign(**{self.output: list(vectors)})
         return {**batch, self.output: vectors}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -37,18 +37,33 @@ class EvaluationTable:
 
 
 def read_tables(
-    *paths: str | Path, model: str | None = None, encoding: Mapping[str, Any] = MappingProxyType({})
+    *paths: str | Path,
+    model: str | None = None,
+    fingerprints: Collection[str] | None = None,
+    encoding: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[EvaluationTable]:
     """Return a table per benchmark from results files of one model, or of the one that they name ``model``.
 
-    Results with other settings than ``encoding``, such as another layer, are in tables only, and not for the Hub.
+    With ``fingerprints``, only results of a model with one of them count. Results with other settings than
+    ``encoding``, such as another layer, are in tables only, and not for the Hub.
     """
     reports = []
     for path in paths:
-        of_file = [report for report in read_reports(path) if model in (None, report.settings["model"])]
-        if not of_file:
+        named = [report for report in read_reports(path) if model in (None, report.settings["model"])]
+        if not named:
             raise DataError(f"{path} has no results: write them with hf-xsent evaluate --output")
-        reports += of_file
+        of_model = [
+            report
+            for report in named
+            if fingerprints is None or report.settings.get("model_fingerprint") in fingerprints
+        ]
+        if not of_model:
+            others = ", ".join(dict.fromkeys(str(report.settings["model"]) for report in named))
+            raise DataError(
+                f"{path} has results of {others}, not of this model: evaluate the folder that you publish, or the one "
+                "that it was exported from"
+            )
+        reports += of_model
     if len({report.settings.get("model_fingerprint") for report in reports}) > 1:
         files = ", ".join(map(str, paths))
         verb = "has" if len(paths) == 1 else "have"

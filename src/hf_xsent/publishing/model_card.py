@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 import yaml
 from huggingface_hub import ModelCard, ModelCardData
 
+from hf_xsent.data.languages import CODE, find_language
 from hf_xsent.errors import OutputError
 from hf_xsent.files import write_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
 from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
 from hf_xsent.publishing.runtimes import RUNTIMES, resource, runtimes_table
+from hf_xsent.runs.identity import identify_model
 
 _POOLING_WORDS = {
     "cls": "the first token's hidden state",
@@ -55,6 +58,7 @@ class CardFacts:
     pad_token: str = ""
     token_types: bool = False  # whether the tokenizer returns token_type_ids
     files: list[str] = field(default_factory=list)  # those of other runtimes, such as onnx/model.onnx
+    exported_from: str = ""  # fingerprint of the folder that was exported
     opened: list[dict[str, Any]] = field(default_factory=list)  # how runtimes opened them
 
     @property
@@ -121,7 +125,8 @@ def write_model_card(
     """Write the model card of an export, README.md.
 
     The facts of the run that trained the model are read from the export, or from the folder ``run`` if given;
-    ``results`` are files written by ``evaluate``. The other arguments add or replace facts.
+    ``results`` are files written by ``evaluate``, of this folder or of the one that it was exported from. The other
+    arguments add or replace facts.
 
     ```python
     from hf_xsent import write_model_card
@@ -130,13 +135,18 @@ def write_model_card(
     ```
     """
     check_export(folder)
+    for code in languages or ():
+        if not re.fullmatch(f"{CODE}|multilingual", code):
+            find_language(code)  # raises an error that names the code
+    own = facts_of_run(folder)
     facts = facts_of_run(run or folder)
     if not facts:
         raise OutputError(f"{run or folder} states nothing of a training run: give the folder of the run as --run")
     encoding = encoding_facts(folder)
     added: dict[str, Any] = {"license": license, "name": name, "base_model": base_model, "languages": languages}
     added |= {"repository": repository, "datasets": datasets}
-    added["tables"] = read_tables(*results, encoding=_measured_as(folder, encoding))
+    fingerprints = {identify_model(str(folder)), own.get("exported_from")}
+    added["tables"] = read_tables(*results, fingerprints=fingerprints, encoding=_measured_as(folder, encoding))
     card = render_card(CardFacts(**facts | encoding | {key: value for key, value in added.items() if value}))
     path = Path(folder) / "README.md"
     write_text(path, f"{card}\n")

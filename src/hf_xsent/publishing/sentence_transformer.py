@@ -26,6 +26,7 @@ from hf_xsent.publishing.gguf import export_gguf
 from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
 from hf_xsent.publishing.onnx import export_onnx, export_openvino, quantize_onnx
 from hf_xsent.publishing.settings import ExportSettings
+from hf_xsent.runs.identity import identify_model
 from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,8 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         run = model.trained_in if isinstance(model, SentenceEncoder) else model
         facts = facts_of_run(run) if run else {}
         if facts:
-            write_json(part / RUN_FACTS, facts)
+            source = "" if isinstance(settings.model, SentenceEncoder) else identify_model(str(settings.model))
+            write_json(part / RUN_FACTS, facts | {"exported_from": source})
         if settings.verify:
             _verify(embedder, part, settings.dtype)
         _add_formats(settings, part)

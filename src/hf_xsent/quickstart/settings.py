@@ -12,7 +12,7 @@ class QuickstartSettings:
     """Try everything on this machine: read bitext, train, evaluate, export, and write one report page.
 
     hf-xsent quickstart
-    hf-xsent quickstart --model xlm-roberta-base --data de=my.tsv
+    hf-xsent quickstart --model xlm-roberta-base --data de=pairs.tsv
 
     Without --data it trains on the translations of Django's messages; without --model, it starts from a small encoder
     with random weights. It needs neither a network nor an accelerator.
@@ -21,7 +21,7 @@ class QuickstartSettings:
     model: str | None = setting(None, "Start from this encoder: a folder or a Hub id. (default: a small new one)")
     data: list[str] | None = setting(
         None,
-        "Train on these pairs: my.tsv, de=pairs.tsv, train/{language}-en.tsv … (default: Django's messages)",
+        "Train on these pairs: de.tsv, de=pairs.tsv, train/{language}-en.tsv … (default: Django's messages)",
         named=True,
         metavar="CODE=FILE",
     )

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.formats import read_pairs
@@ -94,6 +99,12 @@ def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -
         ("news-de.tsv", "en", None),
         ("de.pairs.tsv", "en", None),
         ("No.tsv", "en", None),
+        ("run.tsv", "en", None),
+        ("max-001.jsonl", "en", None),
+        ("ace_Latn.tsv", "en", "ace_Latn"),
+        ("deu-eng.tsv", "en", "deu"),
+        ("a.en,a.de", "en", "de"),
+        ("a.eng,a.deu", "en", "deu"),
         ("owner/opus-100", "en", None),
     ],
 )
@@ -101,12 +112,100 @@ def test_the_language_in_a_name(name: str, target: str, language: str | None) ->
     assert language_of_name(name, target) == language
 
 
-def test_a_table_whose_name_has_the_target_language_first_needs_an_order(tmp_path: Path) -> None:
+PAIRS = [("ein Hund", "a dog"), ("eine Katze", "a cat")]
+
+
+def _write(path: Path, names: tuple[str, str], rows: list[tuple[str, str]]) -> str:
+    """Write rows under these names in the format of the path."""
+    if path.suffix == ".tsv":
+        path.write_text("".join("\t".join(row) + "\n" for row in [names, *rows]), "utf-8")
+    else:
+        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+        if path.suffix == ".parquet":
+            pq.write_table(table, path)
+        else:
+            path.write_text("".join(f"{json.dumps(row)}\n" for row in table.to_pylist()), "utf-8")
+    return str(path)
+
+
+def _read(data: object, **options: object) -> dict[str, list[tuple[str, str]]]:
+    resolved = resolve_sources(data, **options)  # type: ignore[arg-type]
+    return {code: [pair for source in sources for pair in read_pairs(source)] for code, sources in resolved.items()}
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "jsonl", "parquet"])
+def test_a_name_with_the_target_language_first_needs_the_order_of_columns_without_languages(
+    tmp_path: Path, suffix: str
+) -> None:
+    english_first = [row[::-1] for row in PAIRS]
+    path = _write(tmp_path / f"talks.en-de.{suffix}", ("source", "target"), english_first)
+    with pytest.raises(
+        DataError, match=r"which column has de\? en-de has en first: .* as in de=.*columns de=target,source"
+    ):
+        _read(path)
+    assert _read(f"de={path}", columns={"de": ("target", "source")}) == {"de": PAIRS}
+    assert _read(_write(tmp_path / f"b.en-de.{suffix}", ("en", "de"), english_first)) == {"de": PAIRS}
+    assert _read(_write(tmp_path / f"c.de-en.{suffix}", ("source", "target"), PAIRS)) == {"de": PAIRS}
+
+
+def test_a_table_without_header_and_a_key_with_the_target_language_first_need_an_order(tmp_path: Path) -> None:
     path = tmp_path / "talks.en-de.tsv"
     path.write_text("a dog\tein Hund\n")
-    with pytest.raises(DataError, match=r"which column has de\? Its name has en first; write de=.*columns de=1,0"):
-        resolve_sources(str(path))
-    assert list(resolve_sources(f"de={path}")) == ["de"]
+    with pytest.raises(DataError, match=r"which column has de\? .*column 0; .*columns de=1,0"):
+        _read(str(path))
+    assert _read(f"de={path}", columns=parse_columns(["de=1,0"])) == {"de": PAIRS[:1]}
+    with pytest.raises(DataError, match="which column has de"):
+        _read({"talks-en-de": Dataset.from_list([{"source": "a dog", "target": "ein Hund"}])})
+
+
+@pytest.mark.parametrize("data", ["a.en,a.de", "de=a.en,a.de", {"de": "a.en,a.de"}, "en.txt,de.txt", "a.eng,a.deu"])
+def test_joined_files_are_ordered_by_the_codes_in_their_names(folder: Path, data: object) -> None:
+    for name in ("a.{}", "{}.txt"):
+        for code, other, side in (("de", "deu", 0), ("en", "eng", 1)):
+            text = "".join(f"{pair[side]}\n" for pair in PAIRS)
+            for spelling in (code, other):
+                (folder / name.format(spelling)).write_text(text, "utf-8")
+    ((language, pairs),) = _read(data).items()
+    assert language == ("deu" if "deu" in str(data) else "de") and pairs == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (["de=p.tsv", "de=p.tsv"], "p.tsv is given twice for de"),
+        (["de=p.tsv", "de=./p.tsv"], "p.tsv and ./p.tsv are one file, .* twice for de"),
+        ("de=p.tsv*", "p.tsv and p.tsv.gz are one file"),
+        (["de=p.tsv", "deu=q.tsv"], "de and deu are codes of one language"),
+        ({"pt-BR": "p.tsv", "pt_br": "q.tsv"}, "pt-BR and pt_br are codes of one language"),
+    ],
+)
+def test_what_would_count_pairs_twice_is_refused(folder: Path, data: object, message: str) -> None:
+    for name in ("p.tsv", "q.tsv"):
+        (folder / name).write_text("ein Hund\ta dog\n", "utf-8")
+    (folder / "p.tsv.gz").write_bytes(gzip.compress(b"ein Hund\ta dog\n"))
+    with pytest.raises(DataError, match=message):
+        _paths(data)
+
+
+def test_one_file_may_hold_several_pairs_of_columns_and_varieties_are_languages(folder: Path) -> None:
+    (folder / "m.tsv").write_text("ein Hund\tder Hund\ta dog\n", "utf-8")
+    first, second = BitextSource("de", "m.tsv", columns=(0, 2)), BitextSource("de", "m.tsv", columns=(1, 2))
+    assert len(_read([first, second])["de"]) == 2
+    assert list(_paths({"zh_Hans": "m.tsv", "zh_Hant": "de-en.tsv", "zh": "fr-en.tsv"})) == ["zh_Hans", "zh_Hant", "zh"]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_the_column_language_of_a_file_needs_a_stated_language(tmp_path: Path, suffix: str) -> None:
+    rows = [{"source": "ein Hund", "target": "a dog", "language": "de"}]
+    path = tmp_path / f"p.{suffix}"
+    if suffix == "jsonl":
+        path.write_text(json.dumps(rows[0]) + "\n", "utf-8")
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    with pytest.raises(DataError, match="the column language of a file is not read: name the language, as in de="):
+        _read(str(path))
+    for code in ("de", "und"):
+        assert _read(f"{code}={path}") == {code: PAIRS[:1]}
 
 
 @pytest.mark.parametrize("name", ["a,b.tsv", "a,b,c.tsv"])

@@ -124,6 +124,15 @@ def guess_columns(names: Sequence[str], language: str, target_language: str) -> 
     return sides[0], sides[1]
 
 
+def name_languages(names: Iterable[str]) -> bool:
+    """Return whether one of the names is a language's, such as text_de or English.
+
+    >>> name_languages(["text_de", "text"]), name_languages(["source", "target"])
+    (True, False)
+    """
+    return any(_parse_name(name).tag for name in names)
+
+
 def _usual_pair(names: Sequence[str], language: str) -> tuple[int, int] | None:
     plain = [name.strip().lower().replace("-", "_") for name in names]
     for pair in _USUAL_PAIRS:

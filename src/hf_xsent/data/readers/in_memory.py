@@ -35,22 +35,29 @@ def is_in_memory(data: Any) -> bool:
     return isinstance(data, Iterable)
 
 
-def write_pairs(data: Any, folder: Path, template: BitextSource, language: str | None = None) -> list[BitextSource]:
+def write_pairs(data: Any, folder: Path, template: BitextSource) -> list[BitextSource]:
     """Write the pairs of ``data`` to JSONL files, one per language, and return sources of these files.
 
-    ``language`` is the language of all pairs. Without it, the language of a pair is the value of its column
-    ``language`` or ``lang``, else the name of its column that is not the target language's, else the code in the name
-    of the data set's config, such as en-de, else ``und``.
+    If the template states no language, that of a pair is the value of its column ``language`` or ``lang``, else the
+    name of its column that is not the target language's, else the code in the name of the data set's config, such as
+    en-de, else ``und``.
     """
     config = str(getattr(getattr(data, "info", None), "config_name", ""))
-    otherwise = code_at_end(config, template.target_language) or "und"
+    by_name = code_at_end(config, template.target_language)
+    stated = template.code_from != ""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        files = _write(_records(data, template.split), Path(temporary), template.target_language, language, otherwise)
+        files = _write(_records(data, template.split), Path(temporary), template.target_language, stated)
         if not files:
             raise DataError("the data hold no pairs: give at least one")
         paths = {code: str(_final(path, folder)) for code, path in files.items()}
-    return [replace(template, language=code, path=path, in_memory=True) for code, path in paths.items()]
+    if stated:
+        return [replace(template, path=path, in_memory=True) for path in paths.values()]
+    return [
+        replace(template, path=path, in_memory=True, language=code or by_name or "und",
+                code_from=config if by_name and not code else None)
+        for code, path in paths.items()
+    ]  # fmt: skip
 
 
 def _final(path: Path, folder: Path) -> Path:
@@ -62,16 +69,15 @@ def _final(path: Path, folder: Path) -> Path:
     return final
 
 
-def _write(
-    records: Iterable[Mapping[str, Any]], folder: Path, target_language: str, language: str | None, otherwise: str
-) -> dict[str, Path]:
+def _write(records: Iterable[Mapping[str, Any]], folder: Path, target_language: str, stated: bool) -> dict[str, Path]:
+    """Write a file for each language that records state, with an empty key for those that state none."""
     paths: dict[str, Path] = {}
     writers: dict[str, Any] = {}
     try:
-        for record in records:
-            code = language or _language_of(record, target_language) or otherwise
+        for number, record in enumerate(records, start=1):
+            code = "" if stated else _language_of(record, number, target_language)
             if code not in writers:
-                find_language(code)
+                find_language(code or "und")
                 paths[code] = folder / f"{len(paths)}.jsonl"
                 writers[code] = paths[code].open("w", encoding="utf-8", errors="surrogatepass")
             writers[code].write(json.dumps(record, ensure_ascii=False, default=_described) + "\n")
@@ -106,22 +112,24 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
             raise DataError(f"pair {number} is {shortened(item)}: give (source, target), or a record with columns")
 
 
-def _language_of(record: Mapping[str, Any], target_language: str) -> str | None:
-    """Return the value of the column language or lang, else the language of the columns' names."""
-    if stated := next((record[name] for name in _LANGUAGE if record.get(name)), None):
-        return str(stated)
+def _language_of(record: Mapping[str, Any], number: int, target_language: str) -> str:
+    """Return the value of the column language or lang, else the language of the columns' names, empty without any."""
+    if column := next((name for name in _LANGUAGE if name in record), None):
+        if not (code := record[column]) or code != code:  # NaN
+            raise DataError(f"pair {number} has no {column}: give its code, and und if it is unknown")
+        return str(code)
     nested = record.get("translation")
     return _language_of_columns(tuple(nested if isinstance(nested, Mapping) else record), target_language)
 
 
 @lru_cache(maxsize=64)
-def _language_of_columns(names: tuple[str, ...], target_language: str) -> str | None:
-    """Return the language code among the names of the columns, besides the target's; None if there is none."""
+def _language_of_columns(names: tuple[str, ...], target_language: str) -> str:
+    """Return the language code among the names of the columns, besides the target's; empty if there is none."""
     if _NAMED & {*names}:
-        return None
+        return ""
     targets = matching_tags(names, target_language)
     codes = [name for name in names if name not in (*targets, "id") and language_of_tag(name)]
-    return codes[0] if len(codes) == len(targets) == 1 else None
+    return codes[0] if len(codes) == len(targets) == 1 else ""
 
 
 def _is_dataset(data: Any) -> bool:

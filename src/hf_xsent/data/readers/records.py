@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,9 @@ from typing import Any
 from hf_xsent.data.readers.columns import choose_columns
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
-from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset
+from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, require_order
 from hf_xsent.errors import DataError
 from hf_xsent.files import is_local
-
-logger = logging.getLogger(__name__)
 
 NEGATIVES = ("source_negatives", "target_negatives")  # each a list of sentences that are not translations of the pair
 _OPUS = "translation."
@@ -102,13 +99,14 @@ def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
     """Return the names of the source and target columns, by default those below ``translation``, as in OPUS."""
     nested = [name.removeprefix(_OPUS) if name.startswith(_OPUS) else "" for name in names]
     shown = nested if any(nested) and source.columns is None else names
-    if source.language == "und" and not source.in_memory and (unread := {"language", "lang"}.intersection(names)):
-        logger.warning(
-            "%s: the column %s is not read, so the language of all pairs is und: state it, or give a Dataset",
-            source.name,
-            min(unread),
+    unread = [name for name in ("language", "lang") if name in names]
+    if source.language == "und" and source.code_from == "" and unread:
+        raise DataError(
+            f"{source.name}: the column {unread[0]} of a file is not read: name the language, as in de={source.path}, "
+            f"or und={source.path} for a mixture; in Python, a Dataset is read by language"
         )
     columns = choose_columns(source.name, shown, source.columns, source.language, source.target_language)
+    require_order(source, *(shown[column] for column in columns))
     return names[columns[0]], names[columns[1]]
 
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from os import PathLike, fspath
-from os.path import exists
+from os.path import exists, realpath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end
+from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, language_of_tag, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns
 from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
-from hf_xsent.data.readers.sources import BitextSource, format_of_name, nearest_file, source_files
+from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file, source_files
 from hf_xsent.errors import DataError
 
 
@@ -41,12 +40,12 @@ def resolve_sources(
     """
     check_columns(columns)
     per_file = columns if isinstance(columns, Mapping) else {}
-    template = BitextSource("und", "", target_language, None if isinstance(columns, Mapping) else columns, split)
+    every = None if isinstance(columns, Mapping) else columns
+    template = BitextSource("und", "", target_language, every, split, code_from="")
     resolved: dict[str, list[BitextSource]] = {}
-    unused, unnamed = set(per_file), []
-    for source, named in _named_sources(data, template, Path(cache_dir or default_cache_dir()) / "in_memory"):
+    unused = set(per_file)
+    for source in _sources(data, template, Path(cache_dir or default_cache_dir()) / "in_memory"):
         source_files(source)
-        unnamed += [source.path] if source.language == "und" and not named else []
         key = next((key for key in (source.path, Path(source.path).name, source.language) if key in per_file), None)
         if key is not None:
             unused.discard(key)
@@ -54,32 +53,60 @@ def resolve_sources(
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
         raise DataError("no bitext given; give a path, or language=path")
-    if len(unnamed) > 1:
-        first, second = unnamed[:2]
-        raise DataError(
-            f"{first} and {second} have no language code in their names, and would be mixed as one language: name the "
-            f"language of each, such as de={first} tr={second}, or write und= before each to mix them"
-        )
+    _refuse_repetitions(resolved)
     for key in unused:
         raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
                         f"use one of {', '.join(resolved)}, or a file name")  # fmt: skip
     return resolved
 
 
-def _named_sources(data: Any, template: BitextSource, folder: Path) -> Iterator[tuple[BitextSource, bool]]:
-    """Yield each source, and whether its language is given; write pairs in memory to files in ``folder``."""
-    code_of = partial(language_of_name, target_language=template.target_language)
-    by_language = isinstance(data, Mapping) and (not is_in_memory(data) or all(map(code_of, data)))
-    named = [(code_of(name) or name, items) for name, items in data.items()] if by_language else [(None, data)]
-    for language, item in ((language, item) for language, items in named for item in _items(items)):
+def _refuse_repetitions(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
+    """Raise an error for two codes of one language, a file given twice, and files whose languages are not known."""
+    unnamed = [source.path for source in resolved.get("und", ()) if source.code_from == ""]
+    if len(unnamed) > 1:
+        first, second = unnamed[:2]
+        raise DataError(
+            f"{first} and {second} have no language code in their names, and would be mixed as one language: name the "
+            f"language of each, such as de={first} tr={second}, or write und= before each to mix them"
+        )
+    codes: dict[tuple[str, ...], str] = {}
+    for code, sources in resolved.items():
+        if (other := codes.setdefault(subtags_of(code), code)) != code:
+            raise DataError(f"{other} and {code} are codes of one language: give all its pairs with one of them")
+        files: dict[tuple[Any, ...], BitextSource] = {}
+        for source in sources:
+            content = strip_compression(realpath(source.path) if exists(source.path) else source.path)
+            if (same := files.setdefault((content, source.columns, source.split), source)) is not source:
+                copies = "is" if same.path == source.path else f"and {source.name} are one file, which is"
+                raise DataError(f"{same.name} {copies} given twice for {code}: give it once, or its pairs count double")
+
+
+def _sources(data: Any, template: BitextSource, folder: Path) -> Iterator[BitextSource]:
+    """Yield each source; write pairs in memory to files in ``folder``."""
+    by_language = isinstance(data, Mapping) and (
+        not is_in_memory(data) or all(_code_of_key(template, key) for key in data)
+    )
+    named = data.items() if by_language else [(None, data)]
+    for key, item in ((key, item) for key, items in named for item in _items(items)):
         if isinstance(item, BitextSource):
-            yield (item if item.columns is not None else replace(item, columns=template.columns)), True
+            yield item if item.columns is not None else replace(item, columns=template.columns)
         elif is_in_memory(item):
-            yield from ((source, True) for source in write_pairs(item, folder, template, language))
-        elif language is None and (parts := re.fullmatch(rf"({CODE})=(.+)", fspath(item))):
-            yield from _expand(parts[2], template, code_of(parts[1]) or parts[1])
+            yield from write_pairs(item, folder, _stating(template, key))
+        elif key is None and (parts := re.fullmatch(rf"({CODE})=(.+)", fspath(item))):
+            yield from _expand(parts[2], _stating(template, parts[1]))
         else:
-            yield from _expand(fspath(item), template, language)
+            yield from _expand(fspath(item), _stating(template, key))
+
+
+def _code_of_key(template: BitextSource, key: str) -> str | None:
+    """Return the language code that a key is, or that ends it, such as talks-en-de."""
+    return language_of_name(key, template.target_language) or (key if language_of_tag(key) else None)
+
+
+def _stating(template: BitextSource, key: str | None) -> BitextSource:
+    """Return the template with the language of a key."""
+    code = None if key is None else _code_of_key(template, key) or key
+    return template if code is None else replace(template, language=code, code_from=None if code == key else key)
 
 
 def _items(data: Any) -> Iterable[Any]:
@@ -96,37 +123,30 @@ def language_of_name(path: str, target_language: str) -> str | None:
     >>> [language_of_name(name, "en") for name in ("de.tsv", "a/talks.en-pt_BR.tsv.gz", "owner/name:de-en", "news.tsv")]
     ['de', 'pt_BR', 'de', None]
     """
-    return code_at_end(_end_of_name(path), target_language)
+    return next(filter(None, (code_at_end(end, target_language) for end in _ends_of_name(path))), None)
 
 
-def _end_of_name(path: str) -> str:
-    """Return the last part of a name before its suffix, such as en-de of talks.en-de.tsv.gz."""
-    name = strip_compression(Path(path if exists(path) else path.partition(",")[0]).name)
-    stem = name.rpartition(".")[0] if format_of_name(name) else name.partition("@")[0]
-    return re.split("[.:]", stem)[-1]
+def _ends_of_name(path: str) -> list[str]:
+    """Return the ends of a name that may have its language, of two joined files both as de-en and each."""
+    ends = [end_of_name(part) for part in ([path] if exists(path) else path.split(","))]
+    return ["-".join(ends), *ends] if len(ends) == 2 else ends
 
 
-def _expand(path: str, template: BitextSource, language: str | None) -> Iterator[tuple[BitextSource, bool]]:
+def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
     """Yield the sources of one path; expand ``~``, wildcards and ``{language}`` (any code without a language)."""
     path = str(Path(path).expanduser()) if path.startswith("~") else path
-    if "{language}" in path and language in (None, "und"):
+    if "{language}" in path and template.language == "und":
         for code, name in _expand_languages(path):
-            yield replace(template, language=code, path=name), True
+            yield replace(template, language=code, path=name, code_from=None)
         return
-    path = path.replace("{language}", language or "")
+    path = path.replace("{language}", template.language)
     has_wildcard = re.search(r"[*?\[]", path) and not exists(path)
     if not (names := sorted(glob.glob(path, recursive=True)) if has_wildcard else [path]):
         raise DataError(f"no file matches {path}{nearest_file(Path(path))}")
     for name in names:
-        end, target = _end_of_name(name), template.target_language
-        code = language or code_at_end(end, target) or "und"
-        # en-de, but not de and de-en: the sentences may stand in this order, too
-        if language is None and end.endswith((f"-{code}", f"_{code}")) and format_of_name(name) in ("tsv", "csv"):
-            raise DataError(
-                f"{name}: which column has {code}? Its name has {target} first; write {code}={name}, and if {target} "
-                f"is the first of columns without names, also --columns {code}=1,0"
-            )
-        yield replace(template, language=code, path=name), language is not None
+        code = language_of_name(name, template.target_language) if template.code_from == "" else None
+        named = {} if code is None else {"language": code, "code_from": end_of_name(name)}
+        yield replace(template, path=name, **named)
 
 
 def _expand_languages(path: str) -> list[tuple[str, str]]:

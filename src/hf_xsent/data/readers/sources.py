@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import glob
+import itertools
+import re
 from dataclasses import dataclass
 from os.path import isdir, isfile  # unlike Path's, do not raise for long names
 from pathlib import Path
 
 from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
-from hf_xsent.data.readers.columns import Columns
+from hf_xsent.data.readers.columns import Columns, name_languages
 from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.files import is_hub_id, is_local
@@ -26,6 +28,8 @@ class BitextSource:
     ``path`` is a file, a Moses pair (two files joined by a comma, or their common prefix), a folder, or a data set on
     the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. A column is a number from 0
     or a name, nested ones with dots (``translation.de``). ``in_memory``: the file holds what was given in memory.
+    ``code_from`` is the part of a name from which the language is read, such as en-de, empty if it has no code, None if
+    the language is stated.
     """
 
     language: str
@@ -34,6 +38,7 @@ class BitextSource:
     columns: Columns | None = None
     split: str = "train"
     in_memory: bool = False
+    code_from: str | None = None
 
     def __post_init__(self) -> None:
         find_language(self.language)
@@ -45,6 +50,11 @@ class BitextSource:
         if not self.in_memory:
             return self.path
         return "the pairs" if self.language == "und" else f"the {self.language} pairs"
+
+    @property
+    def target_first(self) -> bool:
+        """Return whether the name that has the language's code has the target's before it."""
+        return bool(self.code_from) and str(self.code_from).endswith((f"-{self.language}", f"_{self.language}"))
 
     def place(self, number: int) -> str:
         """Return what messages call one of its rows."""
@@ -78,12 +88,29 @@ def format_of_name(name: str) -> str | None:
     return _SUFFIX_FORMATS.get(Path(strip_compression(name)).suffix.lower())
 
 
+def end_of_name(path: str) -> str:
+    """Return the last part of a name before its suffix, such as en-de of talks.en-de.tsv.gz."""
+    name = strip_compression(Path(path).name)
+    stem = name.rpartition(".")[0] if format_of_name(name) else name.partition("@")[0]
+    return re.split("[.:]", stem)[-1]
+
+
 def moses_files(source: BitextSource) -> tuple[Path, Path] | None:
-    """Return the two files of a Moses pair, joined by a comma or by their prefix, None if there are none."""
+    """Return the files of source and target of a Moses pair, joined by a comma or by their prefix, None without one.
+
+    Codes in the names of joined files decide which is the target.
+    """
     if (files := _files_of_prefix(source)) is not None:
         return files
     first, comma, second = (part.strip() for part in source.path.partition(","))
-    return (Path(first), Path(second)) if comma else None
+    if not comma:
+        return None
+    places = [
+        matching_tags(map(end_of_name, names), code)
+        for names, code in itertools.product(((first,), (second,)), (source.language, source.target_language))
+    ]
+    in_order, reversed_ = places[0] or places[3], places[1] or places[2]
+    return (Path(second), Path(first)) if reversed_ and not in_order else (Path(first), Path(second))
 
 
 def _files_of_prefix(source: BitextSource) -> tuple[Path, Path] | None:
@@ -134,6 +161,17 @@ def is_saved_dataset(folder: str) -> bool:
     """Return whether ``save_to_disk`` of datasets wrote this folder."""
     names = ("dataset_info.json", "dataset_dict.json", "state.json")
     return any((Path(folder) / name).exists() for name in names)
+
+
+def require_order(source: BitextSource, first: int | str, second: int | str) -> None:
+    """Raise an error if the language is from a name such as en-de, and no column's name says which one it is."""
+    if source.target_first and not name_languages([str(first), str(second)]):
+        code, target = source.language, source.target_language
+        raise DataError(
+            f"{source.name}: which column has {code}? {source.code_from} has {target} first: name the language, as in "
+            f"{code}={source.path}, if it is column {first}; if it is column {second}, also give --columns "
+            f"{code}={second},{first}"
+        )
 
 
 def nearest_file(path: Path) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hf_xsent.data.readers.columns import Columns, choose_columns, is_header
 from hf_xsent.data.readers.compression import lines_or_errors
-from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
+from hf_xsent.data.readers.sources import BitextSource, require_order, source_files, source_format
 from hf_xsent.errors import DataError, shortened
 
 logger = logging.getLogger(__name__)
@@ -71,10 +71,13 @@ def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError
             first, second = choose_columns(
                 source.place(number), names, source.columns, source.language, source.target_language
             )
+            require_order(source, names[first], names[second])
         elif len(cells) <= max(first, second):
             error = _too_few_columns(source.columns, (first, second), len(cells))
             yield DataError(f"{source.place(number)}: {error}")
         else:
+            if place == 0:
+                require_order(source, first, second)
             if place == 0 and source.columns is None and (len(cells) > 2 or source_format(source) == "csv"):
                 logger.info(
                     "%s: without known names of columns in its first row, it has no header: the first pair is %s, %s; "
