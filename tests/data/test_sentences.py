@@ -63,6 +63,14 @@ def test_files_without_sentences_raise(tmp_path: Path, content: bytes, message: 
     assert not list((tmp_path / "work").glob("*.json"))
 
 
+def test_lines_that_are_not_text_are_skipped_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\n\xff\xfe\n\ntwo\n")
+    read = load_sentences(tmp_path / "a.txt", tmp_path / "work", on_error="skip")
+    assert [read[row] for row in range(len(read))] == [("one", 1), ("two", 4)]
+    assert (read.counts.read, read.counts.bad, read.counts.retained) == (4, 1, 2)
+    assert "skipped" in caplog.text and "a.txt:2: not UTF-8" in caplog.text
+
+
 def test_a_table_in_place_of_sentences_is_refused_but_a_stray_tab_is_not(tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("Hallo\tHello\n\n" * 30)
     with pytest.raises(DataError, match=r"pairs\.tsv seems to be a table.*cut -f 1 pairs\.tsv"):

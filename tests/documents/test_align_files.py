@@ -121,8 +121,9 @@ def test_only_the_first_process_writes(folders: Path, model: Any, monkeypatch: p
         ({"output": "out.tsv.gz"}, "compressed file: name the output without .gz"),
         ({"on_error": "ignore"}, "on_error 'ignore' is unknown: use raise, skip"),
         ({"split": "line"}, "split 'line' is unknown: use lines, text"),
-        ({"languages": ["german", "fr"]}, "unknown language code"),
-        ({"languages": ["de"]}, "(--)?languages takes the codes of source and target"),
+        ({"languages": ["german", "fr"], "split": "text"}, "unknown language code"),
+        ({"languages": ["de", "fr"]}, "languages has the rules of sentence splitting: add (--)?split text"),
+        ({"languages": ["de"], "split": "text"}, "(--)?languages takes the codes of source and target"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_encoded(

@@ -33,6 +33,18 @@ def test_compressed_text_is_split_by_its_language(tmp_path: Path) -> None:
     assert document.sentences == ["Es ist der 3. Mai.", "Die Sonne scheint auf das Haus, aber es ist nicht warm."]
 
 
+def test_a_document_in_another_language_than_stated_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "Die Sonne scheint auf das Haus, aber es ist nicht warm, und der Hund schläft noch auf dem Sofa im Garten."
+    (tmp_path / "a.txt").write_text(f"{text} {text}", "utf-8")
+    for language in ("de", None):
+        assert len(read_document(tmp_path / "a.txt", "text", language).sentences) == 2
+    assert not caplog.messages
+    read_document(tmp_path / "a.txt", "text", "ja")
+    assert "a.txt seems to be German, not Japanese: check --languages" in caplog.text
+
+
 def _files(folder: Path, *names: str) -> None:
     for name in names:
         (folder / name).parent.mkdir(exist_ok=True, parents=True)

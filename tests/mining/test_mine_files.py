@@ -21,6 +21,7 @@ from hf_xsent.errors import DataError, HfXsentError, OutputError, RecipeError
 from hf_xsent.mining import neighbours
 from hf_xsent.mining.calibration import read_gold
 from hf_xsent.mining.mine import COLUMNS
+from hf_xsent.mining.parquet import TextFile
 from hf_xsent.mining.vectors import VectorStore
 
 KILLED = """
@@ -178,8 +179,9 @@ def test_lines_that_are_not_text_raise_or_are_skipped_with_their_numbers(
         file.write(b"\xff\n")
     with pytest.raises(DataError, match=r"a.txt:62: not UTF-8"):
         _mine(folder)
-    _mine(folder, on_error="skip")
-    assert "a.txt:62: not UTF-8" in caplog.text
+    with caplog.at_level("INFO", "hf_xsent"):
+        _mine(folder, on_error="skip")
+    assert "a.txt:62: not UTF-8" in caplog.text and "a.txt: 62 lines, 1 bad, " in caplog.text
     assert (folder / "out.tsv").read_bytes() == (folder / "whole.tsv").read_bytes()
 
 
@@ -192,8 +194,10 @@ def test_fewer_sentences_than_neighbours_raise(folder: Path) -> None:
 @pytest.mark.parametrize("numbered", [False, True])
 def test_gold_pairs_choose_the_threshold(folder: Path, numbered: bool) -> None:
     gold = [(f"{i + 1}\t{100 - i}" if numbered else f"A{i}\tb{i}") for i in range(40, 60)]
-    (folder / "gold.tsv").write_text("\n".join(gold))
-    _mine(folder, calibrate=folder / "gold.tsv")
+    (folder / "gold.tsv").write_text("\n".join([*gold, "", ""]))
+    with (folder / "a.txt").open("ab") as file:
+        file.write(b"\xff\n")
+    _mine(folder, calibrate=folder / "gold.tsv", on_error="skip")
     assert {row["source"] for row in _rows(folder / "out.tsv")} == {f"a{i}" for i in range(40, 60)}
 
 
@@ -212,12 +216,13 @@ def test_numbered_gold_may_name_repeated_lines_but_no_omitted_ones(folder: Path)
         file.write("\n" + "a" * 1001 + "\n  A40 \n")  # lines 62 to 64
     sides = [load_sentences(path, folder / "sentences") for path in files]
     (folder / "gold.tsv").write_text("61\t1\n4\t1\n64\t60\n")
-    gold = read_gold(folder / "gold.tsv", sides[0], sides[1], files)
+    inputs = [TextFile(str(path)) for path in files]
+    gold = read_gold(folder / "gold.tsv", sides, inputs)
     assert gold == {(3, 0), (40, 59)}, "line 61 repeats line 4, line 64 line 41"
     for number in (62, 63, 65):  # an empty line, a long one, and none
         (folder / "gold.tsv").write_text(f"4\t1\n{number}\t1\n")
         with pytest.raises(DataError, match=f"gold.tsv:2: .* has no sentence in line {number} "):
-            read_gold(folder / "gold.tsv", sides[0], sides[1], files)
+            read_gold(folder / "gold.tsv", sides, inputs)
 
 
 @pytest.mark.parametrize(
@@ -226,6 +231,8 @@ def test_numbered_gold_may_name_repeated_lines_but_no_omitted_ones(folder: Path)
         ("a1\tb9999\n", "b.txt has no sentence 'b9999'"),
         ("a1 b2\n", "gold.tsv:1: fewer than two columns"),
         ("", "holds no"),
+        ("\n\n", "holds no"),
+        ("a1\tb90\na2\tb80\n", "no gold pair was mined, so no threshold can be chosen: check the gold pairs"),
     ],
 )
 def test_gold_that_does_not_fit_raises(folder: Path, gold: str, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,43 @@ def test_written_vectors_are_mined_without_encoding(folder: Path) -> None:
     assert table.schema.names == ["id", "text", "embedding"]
     assert table.schema.field("embedding").type == pa.list_(pa.float32(), 24)
     assert table["id"].to_pylist()[:2] == [1, 2] and table["text"].to_pylist()[:2] == ["b99", "b98"]
+
+
+@pytest.mark.parametrize("name", ["{}", "{}.parquet"])
+def test_pairs_have_the_ids_of_the_files_and_gold_may_use_them(folder: Path, name: str) -> None:
+    for side in "ab":
+        texts = (folder / f"{side}.txt").read_text().split()
+        table = Encoder(Words())(pa.table({"text": texts, "id": [1000 + 7 * row for row in range(len(texts))]}))
+        path = folder / name.format(side)
+        if name == "{}":
+            path.mkdir()
+            pq.write_table(table.slice(33), path / "2.parquet", row_group_size=7)
+            path, table = path / "1.parquet", table.slice(0, 33)
+        pq.write_table(table, path, row_group_size=10)
+    whole = [row.split("\t") for row in _mine(folder, "a.txt", "b.txt", "text.tsv").decode().splitlines()]
+    rows = [
+        row.split("\t") for row in _mine(folder, name.format("a"), name.format("b"), "ids.tsv").decode().splitlines()
+    ]
+    for row, expected in zip(rows[1:], whole[1:], strict=True):
+        assert row[4:6] == [str(1000 + 7 * (int(line) - 1)) for line in expected[4:6]]
+        assert row[:4] + row[6:] == expected[:4] + expected[6:]
+    pairs = {tuple(row[6:]): row[4:6] for row in rows[1:]}
+    gold = ["\t".join(pairs[f"a{number}", f"b{number}"]) + "\n" for number in range(40, 60)]
+    (folder / "gold.tsv").write_text("".join(gold))
+    sides = name.format("a"), name.format("b")
+    calibrated = _mine(folder, *sides, "gold.out.tsv", calibrate=folder / "gold.tsv", vectors=folder / "again")
+    assert calibrated.count(b"\n") == 21
+    again = pq.read_table(folder / "again" / "source")
+    assert again["id"].to_pylist()[:2] == [1000, 1007]
+
+
+def test_ids_may_be_text(folder: Path) -> None:
+    for side in "ab":
+        texts = (folder / f"{side}.txt").read_text().split()
+        table = Encoder(Words())(pa.table({"text": texts, "id": [f"doc{row}" for row in range(len(texts))]}))
+        pq.write_table(table, folder / f"{side}.parquet")
+    first = json.loads(_mine(folder, "a.parquet", "b.parquet", "ids.jsonl").splitlines()[0])
+    assert first["source_line"].startswith("doc")
 
 
 def test_a_database_reads_the_vectors(folder: Path) -> None:

@@ -115,6 +115,22 @@ def test_int8_without_a_test_set_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert "--onnx int8 needs a test set to measure its accuracy: give --tatoeba" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "flags", [("--tatoeba", "x"), ("--sample", "5"), ("--languages", "de"), ("--largest_drop", "1")]
+)
+def test_settings_of_quantized_files_need_them(tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: Any) -> None:
+    assert main(["export", str(tmp_path), "--output", str(tmp_path / "out"), "--onnx", "float32", *flags]) == 2
+    assert f"{flags[0]} is for the accuracy of quantized files: add --onnx int8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("export", "--output", "out"), ("publish", "org/mine", "--dry_run")])
+def test_the_folder_of_javascript_runtimes_needs_the_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    assert main([command[0], str(tmp_path), *command[1:], "--node", "x"]) == 2
+    assert "--node is for opening the export in other runtimes: add --check" in capsys.readouterr().err
+
+
 @needs_onnx
 def test_a_model_that_differs_is_not_written(
     encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

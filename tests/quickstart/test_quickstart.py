@@ -8,10 +8,10 @@ import pytest
 from page_reader import Page
 
 from hf_xsent.cli import main
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.pages.charts import standalone
 from hf_xsent.quickstart.pool import PoolSearch
-from hf_xsent.quickstart.quickstart import django_catalogues
+from hf_xsent.quickstart.quickstart import django_catalogues, quickstart
 from hf_xsent.quickstart.report import pool_chart, report
 
 FIGURES = {"translation_first": 10.0, "own_language": 80.0}
@@ -76,6 +76,11 @@ def test_a_pool_is_searched_beside_the_own_language():
         "fr": {"translation_first": 100.0, "own_language": 0.0},
     }
     assert [row["sentence"] for row in search.neighbours(2)] == ["Hund", "dog", "chien", "house"]
+
+
+def test_languages_of_the_messages_do_not_choose_among_own_pairs() -> None:
+    with pytest.raises(RecipeError, match="languages chooses among Django's messages: give only the files of these"):
+        quickstart(data=["de=de.tsv", "fr=fr.tsv"], languages=["de"])
 
 
 def test_djangos_messages_are_listed_by_language():

@@ -25,7 +25,7 @@ from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 4  # increase it when stored sentences or counts change
+FORMAT_VERSION = 5  # increase it when stored sentences or counts change
 ROWS_PER_BATCH = 1 << 16
 _FILE = "sentences.arrow"
 
@@ -68,6 +68,10 @@ class Sentences:
         """Return the line numbers of one batch, counted from 1."""
         return np.asarray(self._batches[number].column(1).to_numpy(), dtype=np.int64)
 
+    def lines_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the line numbers of some rows."""
+        return np.concatenate([self.line_numbers(number) for number in range(self.batch_count)])[rows]
+
     def __getitem__(self, row: int) -> tuple[str, int]:
         """Return text and line number, counted from 1."""
         number, row = divmod(row, self.rows_per_batch)
@@ -97,33 +101,24 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000, o
     """Read a file with one sentence per line, plain or compressed, and cache its sentences in ``folder``.
 
     Empty lines, lines over ``max_characters`` and repeated lines (ignoring case and whitespace) are dropped; with
-    ``on_error="skip"``, so are lines that are not text, with a warning.
+    ``on_error="skip"``, so are lines that are not text, each with a warning. All are counted.
     """
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path} is a folder: give a file" if path.is_dir() else f"no such file: {path}")
 
-    def read() -> Iterator[tuple[int, str]]:
+    def read() -> Iterator[tuple[int, str | DataError]]:
         refuse_table(path, (line for _, line in lines_or_errors(path) if isinstance(line, str)))
-        return lines(path) if on_error == "raise" else _good_lines(path)
+        return lines_or_errors(path) if on_error == "skip" else iter(lines(path))
 
     identity = digest([file_digest(path), on_error])
     return store_sentences(str(path), identity, read, folder, max_characters)
 
 
-def _good_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines that are text; add a warning for each other one."""
-    for number, line in lines_or_errors(path):
-        if isinstance(line, DataError):
-            logger.warning("skipped %s", line)
-        else:
-            yield number, line
-
-
 def store_sentences(
     name: str,
     identity: str,
-    read: Callable[[], Iterable[tuple[int, str]]],
+    read: Callable[[], Iterable[tuple[int, str | DataError]]],
     folder: Path,
     max_characters: int = 1000,
 ) -> Sentences:
@@ -136,7 +131,9 @@ def store_sentences(
     )
 
 
-def _write(name: str, read: Callable[[], Iterable[tuple[int, str]]], folder: Path, max_characters: int) -> None:
+def _write(
+    name: str, read: Callable[[], Iterable[tuple[int, str | DataError]]], folder: Path, max_characters: int
+) -> None:
     numbered = read()
     folder.mkdir(parents=True)
     counts = CleaningCounts()
@@ -152,13 +149,15 @@ def _write(name: str, read: Callable[[], Iterable[tuple[int, str]]], folder: Pat
 
 
 def _sentences(
-    numbered: Iterable[tuple[int, str]], max_characters: int, counts: CleaningCounts
+    numbered: Iterable[tuple[int, str | DataError]], max_characters: int, counts: CleaningCounts
 ) -> Iterator[tuple[str, int]]:
     """Yield the lines that may be sentences with their numbers, and count all."""
     for number, line in numbered:
-        text = line.strip()
         counts.read += 1
-        if not text:
+        if isinstance(line, DataError):
+            logger.warning("skipped %s", line)
+            counts.bad += 1
+        elif not (text := line.strip()):
             counts.remove("empty")
         elif len(text) > max_characters:
             counts.remove("too_long")

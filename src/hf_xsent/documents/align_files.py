@@ -52,7 +52,7 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     ```python
     from hf_xsent import align_document_files
 
-    aligned = align_document_files("book.de.txt", "book.fr.txt", "pairs.tsv", "runs/mine", languages=["de", "fr"])
+    aligned = align_document_files("book.de.txt", "book.fr.txt", "pairs.tsv", "runs/mine", split="text")
     ```
     """
     pairs = pair_documents(settings.source, settings.target, settings.on_error)

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from hf_xsent.data.identification import identify_language
+from hf_xsent.data.identification import contradicting_language, identify_language
+from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import lines, strip_compression
 from hf_xsent.documents.splitting import Document, split_lines, split_text
@@ -26,6 +27,13 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
     refuse_table(path, texts)
     text = "\n".join(texts)
     if split == "text":
+        if language is not None and (other := contradicting_language(texts, language)) is not None:
+            logger.warning(
+                "%s seems to be %s, not %s: check --languages",
+                path,
+                find_language(other).name,
+                find_language(language).name,
+            )
         document = split_text(text, language or identify_language([text]) or "und")
     else:
         document = split_lines(text)

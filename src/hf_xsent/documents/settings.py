@@ -38,7 +38,7 @@ class AlignDocumentsSettings(EncodingSettings, WorkSettings):
     )
     languages: list[str] | None = setting(
         None,
-        "Language codes of both sides, to split by. (default: identified)",
+        "Language codes of both sides, for --split text. (default: identified)",
         metavar="CODE",
     )
     threshold: float | None = setting(
@@ -54,7 +54,9 @@ class AlignDocumentsSettings(EncodingSettings, WorkSettings):
     )
 
     def __post_init__(self) -> None:
-        """Refuse unknown languages."""
+        """Refuse unknown languages, and languages of lines, which are not split."""
+        if self.languages is not None and self.split == "lines":
+            raise RecipeError("--languages has the rules of sentence splitting: add --split text")
         if self.languages is not None and len(self.languages) != 2:
             raise RecipeError(f"--languages takes the codes of source and target, not {len(self.languages)}")
         for code in self.languages or ():

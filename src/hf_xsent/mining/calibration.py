@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.margin import MinedPairs
+from hf_xsent.mining.parquet import TextFile, VectorFiles
 
 Gold = Set[tuple[int, int]]
 
@@ -73,47 +74,49 @@ def _judge(mined: MinedPairs, gold: Gold, complete: bool) -> tuple[np.ndarray, n
 
 
 def read_gold(
-    path: str | Path, source: Sentences, target: Sentences, files: tuple[str | Path, str | Path]
+    path: str | Path, sides: Sequence[Sentences], inputs: Sequence[TextFile | VectorFiles]
 ) -> set[tuple[int, int]]:
     """Read a TSV of gold pairs and return them as pairs of rows (source, target).
 
-    The columns are texts, or line numbers of ``files`` if all cells are whole numbers. A repeated line stands for the
-    row of its first occurrence. A line or text that is not among the sentences is an error.
+    The columns are texts, or line numbers (of Parquet, ids) if all cells are whole numbers. A repeated line stands for
+    the row of its first occurrence. A line or text that is not among the sentences is an error.
     """
     pairs = _read_cells(Path(path))
-    numbered = all(cell.isdecimal() for pair in pairs for cell in pair)
+    numbered = all(cell.isdecimal() for pair in pairs.values() for cell in pair)
     rows = []
-    for column, (side, file) in enumerate(zip((source, target), files, strict=True)):
-        cells = {pair[column] for pair in pairs}
-        texts = _lines_of(Path(file), cells) if numbered else {cell: cell for cell in cells}
+    for column, (side, read) in enumerate(zip(sides, inputs, strict=True)):
+        cells = {pair[column] for pair in pairs.values()}
+        texts = _lines_of(read, cells) if numbered else {cell: cell for cell in cells}
         of_cells = dict(zip(texts, side.rows(texts.values()).tolist(), strict=True))
-        for number, pair in enumerate(pairs, start=1):
+        for number, pair in pairs.items():
             if of_cells.get(pair[column], -1) < 0:
                 what = f"sentence in line {pair[column]}" if numbered else f"sentence {pair[column]!r}"
                 raise DataError(
-                    f"{path}:{number}: {file} has no {what} (lines that are empty or too long do not count): give gold "
-                    "pairs of the two mined files"
+                    f"{path}:{number}: {read.path} has no {what} (lines that are empty or too long do not count): give "
+                    "gold pairs of the two mined files"
                 )
         rows.append(of_cells)
-    return {(rows[0][first], rows[1][second]) for first, second in pairs}
+    return {(rows[0][first], rows[1][second]) for first, second in pairs.values()}
 
 
-def _read_cells(path: Path) -> list[tuple[str, str]]:
-    """Read the first two columns."""
+def _read_cells(path: Path) -> dict[int, tuple[str, str]]:
+    """Read the first two columns of all lines that are not empty, by line number."""
     if not path.is_file():
         raise DataError(f"no such file of gold pairs: {path}")
-    pairs = []
+    pairs = {}
     for number, line in lines(path):
+        if not line.strip():
+            continue
         cells = line.split("\t")
         if len(cells) < 2:
             raise DataError(f"{path}:{number}: fewer than two columns: separate two texts or two line numbers by a tab")
-        pairs.append((cells[0].strip(), cells[1].strip()))
+        pairs[number] = cells[0].strip(), cells[1].strip()
     if not pairs:
         raise DataError(f"{path} holds no gold pairs: give one pair per line")
     return pairs
 
 
-def _lines_of(file: Path, numbers: set[str]) -> dict[str, str]:
+def _lines_of(read: TextFile | VectorFiles, numbers: set[str]) -> dict[str, str]:
     """Return the texts of the lines with these numbers that are not empty."""
-    texts = {int(number): number for number in numbers}
-    return {texts[number]: line for number, line in lines(file) if number in texts and line.strip()}
+    wanted = {str(int(number)): number for number in numbers}
+    return {wanted[str(key)]: line for key, line in read.lines() if str(key) in wanted and line.strip()}

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.output import check_output, write_records
-from hf_xsent.data.sentences import Sentences, load_sentences
+from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_writable
 from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.index import choose_index, import_faiss, search_by_index
 from hf_xsent.mining.margin import MinedPairs, pairs_of_neighbours
-from hf_xsent.mining.parquet import VectorFiles, is_parquet, write_vectors
+from hf_xsent.mining.parquet import MiningInput, TextFile, VectorFiles, is_parquet, write_vectors
 from hf_xsent.mining.plot import write_histogram
 from hf_xsent.mining.search import search
 from hf_xsent.mining.settings import MineSettings
@@ -60,13 +60,14 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     files = settings.source, settings.target
     _check_files(settings)
     fill, encoder = engine(settings), open_encoder(settings)
-    source, target = (_open_side(path, encoder, settings) for path in files)
+    inputs = [VectorFiles(path) if is_parquet(path) else TextFile(path, settings.on_error) for path in files]
+    source, target = (_open_side(each, encoder, settings) for each in inputs)
     sides = source.sentences, target.sentences
-    gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides[0], sides[1], files)
-    for name, side in (("source", source), ("target", target)):
+    gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides, inputs)
+    for name, side, read in (("source", source, inputs[0]), ("target", target, inputs[1])):
         side.fill(fill)
         if settings.vectors is not None:
-            write_vectors(Path(settings.vectors, name), side, fill)
+            write_vectors(Path(settings.vectors, name), side, read.ids, fill)
     index, recall = choose_index(settings.index, len(sides[0]), len(sides[1])), None
     if index is None:
         of_source, of_target = search(work, source, target, settings.k, settings.memory_mib, settings.device, fill)
@@ -83,22 +84,21 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
         mined = mined.above(threshold)
     if settings.top is not None:
         mined = mined.first(settings.top)
-    write_records(settings.output, COLUMNS, _records(mined, sides[0], sides[1]))
+    write_records(settings.output, COLUMNS, _records(mined, sides, inputs))
     return MinedFile(mined, settings.output, recall)
 
 
-def _open_side(path: str, encoder: Encoder, settings: MineSettings) -> VectorStore:
+def _open_side(read: MiningInput, encoder: Encoder, settings: MineSettings) -> VectorStore:
     """Read the sentences of a text file, or of Parquet files that also hold their vectors."""
-    work, files = settings.work_folder, VectorFiles(path) if is_parquet(path) else None
+    work, files = settings.work_folder, read if isinstance(read, VectorFiles) else None
     if files is not None:
         files.check_model(encoder.identity)
-        sentences = files.sentences(work / "sentences")
-    else:
-        sentences = load_sentences(path, work / "sentences", on_error=settings.on_error)
-    counts = {"lines": sentences.counts.read, **sentences.counts.removed, "retained": len(sentences)}
-    logger.info("%s: %s", path, ", ".join(f"{count:,} {name}" for name, count in counts.items()))
+    sentences = read.sentences(work / "sentences")
+    bad = {"bad": sentences.counts.bad} if sentences.counts.bad else {}
+    counts = {"lines": sentences.counts.read, **bad, **sentences.counts.removed, "retained": len(sentences)}
+    logger.info("%s: %s", read.path, ", ".join(f"{count:,} {name}" for name, count in counts.items()))
     if len(sentences) < settings.k:
-        raise DataError(f"{path} has {len(sentences)} different sentences, fewer than k = {settings.k}: reduce k")
+        raise DataError(f"{read.path} has {len(sentences)} different sentences, fewer than k = {settings.k}: reduce k")
     return VectorStore(work, sentences, encoder, settings.dtype, files)
 
 
@@ -118,6 +118,10 @@ def _check_files(settings: MineSettings) -> None:
 def _calibrate(mined: MinedPairs, gold: set[tuple[int, int]]) -> float:
     """Choose the threshold on the sentences of the gold pairs, and log its metrics."""
     best = best_threshold(mined, gold, complete=False)
+    if not best.f1:
+        raise DataError(
+            "no gold pair was mined, so no threshold can be chosen: check the gold pairs, or give a threshold"
+        )
     logger.info(
         "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f on the pairs with a sentence of a gold pair",
         best.threshold,
@@ -128,9 +132,11 @@ def _calibrate(mined: MinedPairs, gold: set[tuple[int, int]]) -> float:
     return best.threshold
 
 
-def _records(mined: MinedPairs, source: Sentences, target: Sentences) -> Iterator[dict[str, Any]]:
+def _records(mined: MinedPairs, sides: Sequence[Sentences], inputs: Sequence[MiningInput]) -> Iterator[dict[str, Any]]:
     names = ("source", "target", "score", "cosine", "target_rank", "source_rank")
-    for i, j, score, cosine, *ranks in mined.rows(*names):
-        (text, line), (translation, target_line) = source[i], target[j]
-        values = (round(score, 6), round(cosine, 6), *ranks, line, target_line, text, translation)
+    rows = mined.source, mined.target
+    ids = [read.ids(side.lines_of(row)) for read, side, row in zip(inputs, sides, rows, strict=True)]
+    for pair, (i, j, score, cosine, *ranks) in enumerate(mined.rows(*names)):
+        lines = (of_side[pair].as_py() if hasattr(of_side, "to_pylist") else int(of_side[pair]) for of_side in ids)
+        values = (round(score, 6), round(cosine, 6), *ranks, *lines, sides[0][i][0], sides[1][j][0])
         yield dict(zip(COLUMNS, values, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hf_xsent.data.sentences import Sentences, store_sentences
+from hf_xsent.data.readers.compression import lines_or_errors
+from hf_xsent.data.sentences import Sentences, load_sentences, store_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encoder import MADE_BY, append_vectors
@@ -19,7 +20,8 @@ from hf_xsent.runs.engines import Fill
 from hf_xsent.runs.identity import first_difference, identify_files
 from hf_xsent.runs.store import Store
 
-TEXT, VECTOR = "text", "embedding"
+ID, TEXT, VECTOR = "id", "text", "embedding"
+IdsOfLines = Callable[[np.ndarray], Any]  # line numbers to an array of their ids
 _LENGTHS = "rows without a vector, or vectors of different lengths: encode its texts again"
 
 
@@ -29,10 +31,10 @@ def is_parquet(path: str | Path) -> bool:
     return path.suffix.lower() == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
 
 
-def write_vectors(folder: Path, vectors: VectorStore, fill: Fill = Store.fill) -> None:
-    """Write the sentences of a store with their vectors; ``id`` is the line of a sentence."""
+def write_vectors(folder: Path, vectors: VectorStore, ids: IdsOfLines, fill: Fill = Store.fill) -> None:
+    """Write the sentences of a store with their vectors; ``ids`` returns the column ``id`` of some lines."""
     names = [f"{number:05d}.parquet" for number in range(vectors.sentences.batch_count)]
-    fill(Store(folder, vectors.made_from), names, WritingJob(vectors), "writing vectors")
+    fill(Store(folder, vectors.made_from), names, WritingJob(vectors, ids), "writing vectors")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class WritingJob:
     """Write a batch of sentences and their vectors."""
 
     vectors: VectorStore
+    ids: IdsOfLines
 
     def __call__(self, name: str, path: Path) -> None:
         """Write a Parquet file."""
@@ -47,13 +50,16 @@ class WritingJob:
         import pyarrow.parquet as pq
 
         number, sentences = int(Path(name).stem), self.vectors.sentences
-        table = pa.table({"id": sentences.line_numbers(number), TEXT: sentences.batch(number)})
+        table = pa.table({ID: self.ids(sentences.line_numbers(number)), TEXT: sentences.batch(number)})
         rows = self.vectors.read([self.vectors.names[number]])[:]
         pq.write_table(append_vectors(table, VECTOR, np.asarray(rows), self.vectors.identity), path)
 
 
 class VectorFiles:
-    """Parquet files with the columns ``text`` and ``embedding``, such as those of `Encoder` and `write_vectors`."""
+    """Parquet files with the columns ``text`` and ``embedding``, such as those of `Encoder` and `write_vectors`.
+
+    The column ``id``, if all files have it, identifies a sentence; else its row does, counted from 1.
+    """
 
     def __init__(self, path: str | Path) -> None:
         import pyarrow.parquet as pq
@@ -62,11 +68,13 @@ class VectorFiles:
         self.files = sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]
         self.made_by: list[Mapping[str, Any]] = []  # of each file
         self.groups: list[tuple[Path, int]] = []
+        self.has_ids = True
         counts = [0]
         for file in self.files:
             with pq.ParquetFile(file) as opened:
                 if missing := {TEXT, VECTOR} - {*opened.schema_arrow.names}:
                     raise DataError(f"{file} has no column {min(missing)!r}: mine needs {TEXT} and {VECTOR}")
+                self.has_ids &= ID in opened.schema_arrow.names
                 self.made_by.append(_made_by(opened.schema_arrow.field(VECTOR)))
                 for group in range(opened.num_row_groups):
                     self.groups.append((file, group))
@@ -84,9 +92,30 @@ class VectorFiles:
         return store_sentences(str(self.path), identify_files(self.files), self._texts, folder)
 
     def _texts(self) -> Iterator[tuple[int, str]]:
-        return enumerate(
-            (text or "" for number in range(len(self.groups)) for text in self._read(number, TEXT)), start=1
-        )
+        return enumerate((text for _, text in self.lines()), start=1)
+
+    def lines(self) -> Iterator[tuple[Any, str]]:
+        """Yield id and text of each row."""
+        row = 0
+        for number in range(len(self.groups)):
+            texts = self._read(number, TEXT).to_pylist()
+            ids = self._read(number, ID).to_pylist() if self.has_ids else range(row + 1, row + 1 + len(texts))
+            row += len(texts)
+            yield from ((key, text or "") for key, text in zip(ids, texts, strict=True))
+
+    def ids(self, lines: np.ndarray) -> Any:
+        """Return the ids of rows, counted from 1, as an array."""
+        if not self.has_ids:
+            return lines
+        import pyarrow as pa
+
+        rows, places = np.unique(lines - 1, return_inverse=True)
+        groups = np.searchsorted(self.starts, rows, side="right") - 1
+        parts = [
+            self._read(int(number), ID).take(rows[groups == number] - self.starts[number])
+            for number in np.unique(groups)
+        ]
+        return pa.concat_arrays(parts).take(places) if parts else lines
 
     def _read(self, number: int, column: str) -> Any:
         import pyarrow.parquet as pq
@@ -94,14 +123,13 @@ class VectorFiles:
         file, group = self.groups[number]
         with pq.ParquetFile(file) as opened:
             values = opened.read_row_group(group, columns=[column]).column(0)
-        return values.to_pylist() if column == TEXT else _matrix(values.combine_chunks(), file)
+        return values.combine_chunks()
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """Return the vectors of rows in ascending order."""
         groups = np.searchsorted(self.starts, rows, side="right") - 1
         parts = [
-            self._read(int(number), VECTOR)[rows[groups == number] - self.starts[number]]
-            for number in np.unique(groups)
+            self._matrix(int(number))[rows[groups == number] - self.starts[number]] for number in np.unique(groups)
         ]
         if len({self.width, *(part.shape[1] for part in parts)}) > 1:
             raise DataError(f"{self.path} has {_LENGTHS}")
@@ -110,16 +138,40 @@ class VectorFiles:
     @cached_property
     def width(self) -> int:
         """Return the length of the first vector."""
-        return int(self._read(int(np.flatnonzero(np.diff(self.starts))[0]), VECTOR).shape[1])
+        return int(self._matrix(int(np.flatnonzero(np.diff(self.starts))[0])).shape[1])
+
+    def _matrix(self, number: int) -> np.ndarray:
+        """Return the vectors of a row group."""
+        import pyarrow.compute as pc
+
+        lists = self._read(number, VECTOR)
+        if len(pc.unique(pc.list_value_length(lists))) != 1 or lists.null_count:
+            raise DataError(f"{self.groups[number][0]} has {_LENGTHS}")
+        return np.asarray(lists.flatten()).reshape(len(lists), -1)
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A text file of one sentence per line, whose ids are the line numbers."""
+
+    path: str
+    on_error: str = "raise"
+
+    def sentences(self, folder: Path) -> Sentences:
+        """Store the distinct sentences."""
+        return load_sentences(self.path, folder, on_error=self.on_error)
+
+    def lines(self) -> Iterator[tuple[Any, str]]:
+        """Yield number and text of each line."""
+        return ((number, line) for number, line in lines_or_errors(Path(self.path)) if isinstance(line, str))
+
+    def ids(self, lines: np.ndarray) -> Any:
+        """Return the line numbers."""
+        return lines
+
+
+MiningInput = TextFile | VectorFiles
 
 
 def _made_by(field: Any) -> dict[str, Any]:
     return dict(json.loads((field.metadata or {}).get(MADE_BY, b"{}")))
-
-
-def _matrix(lists: Any, file: Path) -> np.ndarray:
-    import pyarrow.compute as pc
-
-    if len(pc.unique(pc.list_value_length(lists))) != 1 or lists.null_count:
-        raise DataError(f"{file} has {_LENGTHS}")
-    return np.asarray(lists.flatten()).reshape(len(lists), -1)

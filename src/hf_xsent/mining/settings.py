@@ -34,7 +34,8 @@ class MineSettings(SearchSettings):
 
     source: str = setting(
         None,
-        "Sentences of one language, one per line, plain or .gz, .bz2, .xz, .zst; or Parquet with text and embedding.",
+        "Sentences of one language, one per line of at most 1,000 characters, plain or .gz, .bz2, .xz, .zst; or "
+        "Parquet with text and embedding.",
         positional=True,
         required=True,
     )

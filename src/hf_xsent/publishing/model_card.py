@@ -145,7 +145,7 @@ def write_model_card(
     encoding = encoding_facts(folder)
     added: dict[str, Any] = {"license": license, "name": name, "base_model": base_model, "languages": languages}
     added |= {"repository": repository, "datasets": datasets}
-    fingerprints = {identify_model(str(folder)), own.get("exported_from")}
+    fingerprints = {identify_model(str(folder)), str(own.get("exported_from"))}
     added["tables"] = read_tables(*results, fingerprints=fingerprints, encoding=_measured_as(folder, encoding))
     card = render_card(CardFacts(**facts | encoding | {key: value for key, value in added.items() if value}))
     path = Path(folder) / "README.md"

@@ -75,8 +75,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         run = model.trained_in if isinstance(model, SentenceEncoder) else model
         facts = facts_of_run(run) if run else {}
         if facts:
-            source = "" if isinstance(settings.model, SentenceEncoder) else identify_model(str(settings.model))
-            write_json(part / RUN_FACTS, facts | {"exported_from": source})
+            write_json(part / RUN_FACTS, facts | {"exported_from": identify_model(str(run))})
         if settings.verify:
             _verify(embedder, part, settings.dtype)
         _add_formats(settings, part)

@@ -30,6 +30,12 @@ def node_setting() -> Any:
     )
 
 
+def refuse_unused_node(check: bool, node: str | None) -> None:
+    """Raise an error for a folder of JavaScript runtimes in which nothing would be opened."""
+    if node is not None and not check:
+        raise RecipeError("--node is for opening the export in other runtimes: add --check")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExportFolderSettings:
     """Where an export is written."""
@@ -78,6 +84,12 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
 
     def __post_init__(self) -> None:
         """Check the settings that need each other."""
+        refuse_unused_node(self.check, self.node)
+        if self.onnx != "int8":
+            measured = ("tatoeba", "sample", "languages", "largest_drop")
+            defaults = {name: ExportSettings.__dataclass_fields__[name].default for name in measured}
+            if unused := [name for name in measured if getattr(self, name) != defaults[name]]:
+                raise RecipeError(f"--{unused[0]} is for the accuracy of quantized files: add --onnx int8")
         if self.onnx == "int8" and self.tatoeba is None:
             raise RecipeError("--onnx int8 needs a test set to measure its accuracy: give --tatoeba")
 
@@ -157,3 +169,7 @@ class PublishSettings:
         "Card: read recipe and trainer state from this run. (default: what the export stores of its run)",
         metavar="FOLDER",
     )
+
+    def __post_init__(self) -> None:
+        """Check the settings that need each other."""
+        refuse_unused_node(self.check, self.node)

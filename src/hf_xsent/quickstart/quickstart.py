@@ -21,7 +21,7 @@ from hf_xsent.models.loading import quiet_loading
 from hf_xsent.pages.charts import standalone
 from hf_xsent.quickstart.pool import PoolSearch
 from hf_xsent.quickstart.report import neighbour_table, pool_chart, pool_table, report
-from hf_xsent.quickstart.settings import QuickstartSettings
+from hf_xsent.quickstart.settings import LANGUAGES, QuickstartSettings
 from hf_xsent.settings.command import command
 from hf_xsent.training.pretrain import pretrain
 
@@ -63,7 +63,7 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
     """Prepare the encoder, train, search with the encoder before and after, report."""
     started, output = time.perf_counter(), _empty_folder(settings.output)
     set_seed(settings.seed)
-    data: Any = settings.data or django_catalogues(settings.languages)
+    data: Any = settings.data or django_catalogues(settings.languages or LANGUAGES)
     start = settings.model or new_encoder(data, output / "start")
     options = PRETRAINED_ENCODER if settings.model else NEW_ENCODER
     trainer = pretrain(

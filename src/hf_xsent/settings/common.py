@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declare import setting
 
 
@@ -64,3 +65,8 @@ class TatoebaSettings:
         None, "Measure on Tatoeba: a folder of tatoeba.xxx-eng.* files, or a Hub id.", metavar="FOLDER"
     )
     sample: int = setting(1000, "Measure at most N pairs per language.", at_least=1)
+
+    def __post_init__(self) -> None:
+        """Refuse a sample of nothing."""
+        if self.tatoeba is None and self.sample != 1000:
+            raise RecipeError("--sample is for the accuracy on Tatoeba: add --tatoeba")

@@ -144,9 +144,10 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
     if not (names := sorted(glob.glob(path, recursive=True)) if has_wildcard else [path]):
         raise DataError(f"no file matches {path}{nearest_file(Path(path))}")
     for name in names:
-        code = language_of_name(name, template.target_language) if template.code_from == "" else None
-        named = {} if code is None else {"language": code, "code_from": end_of_name(name)}
-        yield replace(template, path=name, **named)
+        source = replace(template, path=name)
+        if template.code_from == "" and (end := language_of_name(name, template.target_language)):
+            source = replace(source, language=end, code_from=end_of_name(name))
+        yield source
 
 
 def _expand_languages(path: str) -> list[tuple[str, str]]:
