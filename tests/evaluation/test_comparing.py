@@ -50,10 +50,12 @@ def test_differences_are_those_of_the_figures_and_the_table_marks_clear_ones() -
     first, *others = (reports := _reports(Noisy(0.5), Noisy(0.3), Noisy(0.5, seed=1))).values()
     for other in others:
         assert set(other.differences) == {"deu", "fra", "all"} and other.compared_with == "model 0"
-        for key, (value, low, high) in other.differences.items():
-            figures = [(one.groups | one.languages)[key]["mean"] for one in (other, first)]
-            assert value == pytest.approx(figures[0] - figures[1], abs=1e-3)
-            assert low < value < high
+        for key, metrics in other.differences.items():
+            assert set(metrics) == {"forward", "backward", "mean"}
+            for metric, (value, low, high) in metrics.items():
+                figures = [(one.groups | one.languages)[key][metric] for one in (other, first)]
+                assert value == pytest.approx(figures[0] - figures[1], abs=1e-3)
+                assert low < value < high
     text = comparison_table(TASK, reports)
     lines = text.splitlines()
     assert lines[0].split("  ")[0] == "Tatoeba, mean" and "model 0" in lines[0] and "95% interval" in lines[0]
@@ -68,16 +70,16 @@ def test_an_interval_is_as_wide_as_theory_says() -> None:
     rng = np.random.default_rng(0)
     sides = [{"deu": np.repeat(rng.random((2000, 1)) < share, 2, axis=1)} for share in (0.5, 0.6)]
     first, second = (Outcomes(rows, {"all": ["deu"]}) for rows in sides)
-    found = paired_differences(TASK.main_score, [first], [second])["all"]
+    found = paired_differences(TASK.metrics, [first], [second])["all"]["mean"]
     error = 100 * (sides[1]["deu"] * 1.0 - sides[0]["deu"]).std() / np.sqrt(2000)
     assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    assert found == paired_differences(TASK.main_score, [first], [second])["all"]  # the same seed
+    assert found == paired_differences(TASK.metrics, [first], [second])["all"]["mean"]  # the same seed
 
 
 def test_equal_models_differ_by_nothing() -> None:
     task = Sts17Task([PairSet("en-en", [f"a{i}" for i in range(30)], [f"b{i}" for i in range(30)], list(range(30)))])
     outcomes = task.measure(Noisy(1.0).encode)[1]
-    found = paired_differences(task.main_score, [outcomes], [outcomes, outcomes])["all"]
+    found = paired_differences(task.metrics, [outcomes], [outcomes, outcomes])["all"]["spearman"]
     assert (found.value, found.low, found.high) == (0, 0, 0) and not found.significant
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from page_reader import Page
+from safetensors.torch import load_file, save_file
 
 from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.bucc import BuccSet
@@ -176,6 +177,19 @@ def test_scores_of_other_versions_are_measured_again_and_replaced(
     assert {report.versions["torch"] for report in read_reports(output)} == {torch.__version__}
 
 
+def test_results_of_a_model_that_was_trained_again_are_replaced(
+    tiny_encoders: Path, tasks: list[EvaluationTask], tmp_path: Path
+) -> None:
+    model, output = tmp_path / "model", tmp_path / "results.json"
+    shutil.copytree(tiny_encoders, model)
+    evaluate([str(model), str(tiny_encoders)], tasks[:2], output=output, device="cpu")
+    weights = load_file(model / "model.safetensors")
+    save_file({name: weight * 1.1 for name, weight in weights.items()}, model / "model.safetensors", {"format": "pt"})
+    (report,) = evaluate(str(model), tasks[:1], output=output, device="cpu").reports
+    kept = read_reports(output)
+    assert [one.settings["model"] for one in kept] == [str(tiny_encoders)] * 2 + [str(model)] and kept[-1] == report
+
+
 def test_a_file_of_something_else_is_left_alone(start: Start, encoded: _Encoded, tmp_path: Path):
     for text in ('{"mine": 1}', "no json", '{"runs": [1]}'):
         (tmp_path / "file.json").write_text(text)
@@ -321,6 +335,14 @@ def test_a_suite_measures_all_data_of_a_folder_encodes_once_and_shows_a_table_an
     assert table.count("\n") < 40 and max(map(len, table.splitlines())) < 120
     for label in ("beside the query's own language", "Tatoeba: mean", "within a language", "cosine with the start"):
         assert label in table
+    for task in evaluation.tasks:  # each figure of both models has an interval, and is marked by it
+        second = evaluation.by_model["modernbert"][task.name]
+        for label, figure in task.figures.items():
+            group, metric = ("all", figure) if isinstance(figure, str) else figure
+            if metric in second.groups.get(group, {}) and metric not in ("cosine", "neighbours"):
+                value, low, high = second.differences[group][metric]
+                (line,) = (line for line in table.splitlines() if line.startswith(label))
+                assert line.rstrip().endswith(f"{value:+.2f}{' *' if low > 0 or high < 0 else ''}"), line
     first, second = (of["retention"] for of in evaluation.by_model.values())
     assert "cosine" not in first.groups["all"] and -1 <= second.groups["all"]["cosine"] < 0.999
     runs = json.loads(files["output"].read_text("utf-8"))["runs"]

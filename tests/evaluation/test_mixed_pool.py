@@ -88,7 +88,7 @@ def test_the_interval_of_the_mean_resamples_the_same_lines_in_all_languages() ->
     for _ in range(2):
         rows = generator.random((200, 5))
         sides.append(Outcomes({"a": rows, "b": rows}, {"all": ["a", "b"]}, parallel=True))
-    found = paired_differences(MixedPoolTask.main_score, [sides[0]], [sides[1]])
+    found = paired_differences(MixedPoolTask.metrics, [sides[0]], [sides[1]])
     assert found["all"] == found["a"] == found["b"]
 
 

@@ -10,6 +10,7 @@ from hf_xsent import AlignmentTrainingArguments
 from hf_xsent.training.identity import identify_training
 
 
+@pytest.mark.parametrize("eval_strategy", ["no", "steps"])
 @pytest.mark.parametrize(
     ("changes", "differ"),
     [
@@ -22,8 +23,11 @@ from hf_xsent.training.identity import identify_training
         ({"num_train_epochs": 5, "max_steps": 3}, {"num_train_epochs", "max_steps"}),
     ],
 )
-def test_only_what_decides_results_is_identified(tmp_path: Path, changes: dict[str, object], differ: set[str]) -> None:
-    settings = {"output_dir": str(tmp_path), "use_cpu": True, "per_device_train_batch_size": 4, "eval_strategy": "no"}
+def test_only_what_decides_results_is_identified(
+    tmp_path: Path, changes: dict[str, object], differ: set[str], eval_strategy: str
+) -> None:
+    settings = {"output_dir": str(tmp_path), "use_cpu": True, "per_device_train_batch_size": 4}
+    settings["eval_strategy"] = eval_strategy
     before, now = (
         identify_training(AlignmentTrainingArguments(**settings | one))  # type: ignore[arg-type]
         for one in ({}, changes)

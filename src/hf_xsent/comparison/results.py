@@ -151,7 +151,7 @@ def differences_to_best(task: str, column: Sequence[str], summary: Sequence[Reco
         seeds = half_interval([spread for spread in spreads if spread is not None])
         interval = None if None in spreads else [value - seeds, value + seeds]
         if best_outcomes and (outcomes := _outcomes(runs, row, task, group)):
-            items = paired_differences(TASKS[task].main_score, best_outcomes, outcomes)[group]
+            items = paired_differences(TASKS[task].metrics, best_outcomes, outcomes)[group][metric]
             interval = [
                 value - math.hypot(items.value - items.low, seeds),
                 value + math.hypot(items.value - items.high, seeds),

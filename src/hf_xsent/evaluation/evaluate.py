@@ -133,6 +133,7 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
             for layer in ([embedder.view.layer] if layers is None else layers)
         ]
         described = describe(embedder, model)
+        earlier = _without_outdated(earlier, described)
         dims = [embedder.width] if settings.dims is None else settings.dims
         check_views(embedder, views, dims)
         vectors = SentenceVectors(embedder, views, (text for task in tasks for text in task.inputs()))
@@ -156,6 +157,19 @@ def _write_results(output: str, earlier: Sequence[Report], reports: Sequence[Rep
     replaced = {report.subject for report in reports}
     both = [*(report for report in earlier if report.subject not in replaced), *reports]
     write_json(output, {"runs": [asdict(report) for report in both]})
+
+
+def _without_outdated(reports: Sequence[Report], described: Mapping[str, Any]) -> list[Report]:
+    """Drop the reports, on any task, of a model of this name with other weights."""
+    model, fingerprint = described["model"], described["model_fingerprint"]
+    kept = [
+        report
+        for report in reports
+        if report.settings.get("model") != model or report.settings.get("model_fingerprint") == fingerprint
+    ]
+    if dropped := len(reports) - len(kept):
+        logger.warning("%s has changed since it was measured: %d earlier results are dropped", model, dropped)
+    return kept
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:

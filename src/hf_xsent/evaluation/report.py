@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -34,7 +34,9 @@ class Report:
     languages: dict[str, Metrics]
     data: str = ""  # an id on the Hub, or names of files or folders
     compared_with: str = ""  # the first of several models
-    differences: dict[str, list[float]] = field(default_factory=dict)  # to it by group and language: value, low, high
+    differences: dict[str, dict[str, list[float]]] = field(  # to it: value, low and high of each metric
+        default_factory=dict
+    )
 
     @classmethod
     def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores | None = None) -> Report:
@@ -103,10 +105,10 @@ class Measurement:
 
 def compare_with_first(task: EvaluationTask, name: str, first: Measurement, other: Measurement) -> Report:
     """Return the report of a model with its differences to the first model, which has this name."""
-    differences = paired_differences(task.main_score, [first.outcomes], [other.outcomes])
+    differences = paired_differences(task.metrics, [first.outcomes], [other.outcomes])
     rounded = {
-        key: [round(value, 4) for value in (difference.value, difference.low, difference.high)]
-        for key, difference in differences.items()
+        key: {metric: [round(value, 4) for value in astuple(difference)] for metric, difference in of_key.items()}
+        for key, of_key in differences.items()
     }
     return replace(other.report, compared_with=name, differences=rounded)
 
@@ -119,21 +121,21 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
     for label, name, metrics in reports[first].rows():
         row: list[object] = [label, metrics[metric]]
         for other in others:
-            difference = Difference(*reports[other].differences[name])
+            difference = Difference(*reports[other].differences[name][metric])
             row.append((reports[other].groups | reports[other].languages)[name][metric])
             row.append(f"{difference}{' *' if difference.significant else '  '}")
         rows.append(row)
     headings = (heading for name in others for heading in (name, "difference (95% interval)"))
     title = f"{task.title}, {task.headings[metric]}"
     notes = "* the interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
-    verdicts = "\n".join(_verdict(first, name, reports[name].differences) for name in others)
+    verdicts = "\n".join(_verdict(first, name, reports[name].differences, metric) for name in others)
     return f"{Table([title, first, *headings], rows)}\n{notes}\n{verdicts}\n{task.protocol}"
 
 
-def _verdict(first: str, name: str, differences: Mapping[str, list[float]]) -> str:
+def _verdict(first: str, name: str, differences: Mapping[str, Mapping[str, list[float]]], metric: str) -> str:
     """Write a sentence on whether a model is better than the first by the overall mean."""
     group = "all" if "all" in differences else list(differences)[-1]
-    difference = Difference(*differences[group])
+    difference = Difference(*differences[group][metric])
     if difference.significant:
         better, worse = (name, first) if difference.value > 0 else (first, name)
         return f"{better} scores higher than {worse} (mean over group {group}); {name} - {first}: {difference}"

@@ -1,13 +1,14 @@
 """Compare the outcomes of two models on the same items: differences with confidence intervals (paired bootstrap).
 
-Koehn (2004): resample the test items with replacement, the same items for both models, and measure the difference on
+Koehn (2004): resample the test items with replacement, the same items for both models, and measure the differences on
 each resampled set. The interval holds the middle 95% of these differences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -36,33 +37,46 @@ class Difference:
 
 
 def paired_differences(
-    score: Callable[[np.ndarray], np.ndarray],
+    metrics: Callable[[np.ndarray], Mapping[str, Any]],
     first: Sequence[Outcomes],
     second: Sequence[Outcomes],
-) -> dict[str, Difference]:
-    """Return second - first for each language and group.
+) -> dict[str, dict[str, Difference]]:
+    """Return second - first for each language and group, and each of the metrics.
 
     Each side is one or more runs of a model (such as different seeds), whose scores are averaged.
     """
     parallel, rng = first[0].parallel, np.random.default_rng(0)
-    measured: dict[str, float] = {}
-    resampled: dict[str, np.ndarray] = {}
+    names = list(metrics(next(iter(first[0].rows.values()))))
+    measured: dict[str, np.ndarray] = {}  # one number per metric
+    resampled: dict[str, np.ndarray] = {}  # samples × metrics
+
+    def scores(rows: np.ndarray) -> np.ndarray:
+        return np.stack([np.asarray(value, np.float64) for value in metrics(rows).values()], axis=-1)
+
     for language, rows in first[0].rows.items():
         sides = [[run.rows[language] for run in runs] for runs in (first, second)]
 
         def difference(items: np.ndarray, sides: list[list[np.ndarray]] = sides) -> np.ndarray:
-            before, after = (np.mean([score(run[items]) for run in runs], axis=0) for runs in sides)
+            before, after = (np.mean([scores(run[items]) for run in runs], axis=0) for runs in sides)
             return np.asarray(after - before)
 
         if parallel:  # resample the same items in all languages
             rng = np.random.default_rng(0)
         count = len(rows)
-        measured[language] = float(difference(np.arange(count)))
+        measured[language] = difference(np.arange(count))
         at_once = max(1, _NUMBERS_AT_ONCE // count)
         sizes = [min(at_once, SAMPLES - start) for start in range(0, SAMPLES, at_once)]
         resampled[language] = np.concatenate([difference(rng.integers(count, size=(size, count))) for size in sizes])
     for group, members in first[0].groups.items():
-        measured[group] = float(np.mean([measured[member] for member in members]))
+        measured[group] = np.mean([measured[member] for member in members], axis=0)
         resampled[group] = np.mean([resampled[member] for member in members], axis=0)
     tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-    return {name: Difference(value, *np.quantile(resampled[name], tails).tolist()) for name, value in measured.items()}
+    return {
+        key: {
+            name: Difference(value, low, high)
+            for name, value, low, high in zip(
+                names, values.tolist(), *np.quantile(resampled[key], tails, axis=0).tolist(), strict=True
+            )
+        }
+        for key, values in measured.items()
+    }

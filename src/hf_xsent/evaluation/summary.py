@@ -34,7 +34,7 @@ def _rows(task: EvaluationTask, reports: Sequence[Report]) -> list[list[object]]
             continue
         row: list[object] = [label, *values]
         if len(reports) == 2:
-            row.append(_change(values, reports[1].differences.get(group) if metric == task.main_metric else None))
+            row.append(_change(values, reports[1].differences.get(group, {}).get(metric)))
         rows.append(row)
     return rows
 

@@ -180,9 +180,13 @@ class EvaluationTask(ABC):
 
 
 def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:
-    """Average each metric over the members of each group; ``pairs`` is summed instead."""
+    """Average each metric that all members of a group have; ``pairs`` is summed instead."""
     return {
-        name: {key: _mean(key, [languages[member][key] for member in members]) for key in languages[members[0]]}
+        name: {
+            key: _mean(key, [languages[member][key] for member in members])
+            for key in languages[members[0]]
+            if all(key in languages[member] for member in members)
+        }
         for name, members in groups.items()
     }
 

@@ -72,6 +72,8 @@ class CheckedArguments(TrainingArguments):
         self.use_cpu = self.use_cpu or (self.bf16 and not torch.accelerator.is_available())
         if not any(name in os.environ for name in _LAUNCHED):
             self.ddp_backend = None
+        if self.eval_strategy == "steps":  # transformers' default is logging_steps, which must not decide results
+            self.eval_steps = self.eval_steps or self.save_steps
         super().__post_init__()
         _check_same_precision(self)
         facts = {"several GPUs in one process": self.n_gpu > 1, "several processes": self.world_size > 1}

@@ -163,7 +163,7 @@ class TrainingSettings(CommonTrainingSettings):
     )
     eval_strategy: str = setting("steps", "When to measure dev accuracy.", choices=("no", "steps", "epoch"))
     eval_steps: float | None = setting(
-        None, "Measure dev accuracy every N steps; save_steps must be a multiple of it. (default: logging_steps)"
+        None, "Measure dev accuracy every N steps; save_steps must be a multiple of it. (default: save_steps)"
     )
     eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.", results=False)
     load_best_model_at_end: bool = setting(True, "At the end, load the checkpoint with the best dev accuracy.")
