@@ -83,7 +83,7 @@ def test_several_models_are_compared_in_one_table(
     assert main(["evaluate", *models, *flags, "--dim", "2"]) == 0  # the reports of other settings stay
     assert len(json.loads(output.read_text("utf-8"))["runs"]) == 4
     figures = [run["groups"]["all"]["mean"] for run in content["runs"]]
-    assert content["runs"][1]["differences"]["all"][0] == pytest.approx(figures[1] - figures[0], abs=1e-3)
+    assert content["runs"][1]["differences"]["all"]["mean"][0] == pytest.approx(figures[1] - figures[0], abs=1e-3)
 
 
 def test_truncated_embeddings_are_evaluated_and_exported(

@@ -162,14 +162,14 @@ def _write_results(output: str, earlier: Sequence[Report], reports: Sequence[Rep
 def _without_outdated(reports: Sequence[Report], described: Mapping[str, Any]) -> list[Report]:
     """Drop the reports, on any task, of a model of this name with other weights."""
     model, fingerprint = described["model"], described["model_fingerprint"]
-    kept = [
+    current = [
         report
         for report in reports
         if report.settings.get("model") != model or report.settings.get("model_fingerprint") == fingerprint
     ]
-    if dropped := len(reports) - len(kept):
+    if dropped := len(reports) - len(current):
         logger.warning("%s has changed since it was measured: %d earlier results are dropped", model, dropped)
-    return kept
+    return current
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:
