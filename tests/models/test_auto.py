@@ -351,15 +351,22 @@ def test_modules_of_an_export_are_those_of_the_revision(encoder_folders: dict[st
     assert {revision: model.config.pooling for revision, model in found.items()} == {"main": "mean", "v1": "cls"}
 
 
-def test_an_export_with_a_module_that_is_not_ours_opens_as_before(
-    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+@pytest.mark.parametrize("normalize", [False, True])
+def test_an_export_with_a_module_that_sentence_transformers_added(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], normalize: bool
 ) -> None:
+    """A linear layer after pooling is ours, too; one after normalization is not."""
     from sentence_transformers import SentenceTransformer
 
-    folder = _exported(encoder_folders["bert"], tmp_path / "out")
+    folder = _exported(encoder_folders["bert"], tmp_path / "out", normalize=normalize)
     changed = _changed_in_sentence_transformers(folder, tmp_path / "saved", "module")
     again = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     np.testing.assert_allclose(again.encode(sentences), changed.encode(sentences), atol=1e-6)
-    assert type(AutoModel.from_pretrained(tmp_path / "saved")) is BertModel
-    with pytest.raises(ModelError, match="has a module Dense: open it with sentence_transformers"):
-        DapForSentenceEmbedding.from_pretrained(tmp_path / "saved")
+    if normalize:
+        assert type(AutoModel.from_pretrained(tmp_path / "saved")) is BertModel
+        with pytest.raises(ModelError, match="has a module Dense: open it with sentence_transformers"):
+            DapForSentenceEmbedding.from_pretrained(tmp_path / "saved")
+        return
+    for kind in (AutoModel, DapForSentenceEmbedding):
+        opened = kind.from_pretrained(tmp_path / "saved")
+        np.testing.assert_allclose(opened.encode(sentences), changed.encode(sentences), atol=1e-6)

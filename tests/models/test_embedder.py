@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
@@ -273,12 +274,34 @@ def test_modules_and_poolings_that_we_lack_are_refused(
     encoder_folders: dict[str, Path], tmp_path: Path, layout: Any
 ) -> None:
     encoder = encoder_folders["bert"]
-    folder = _sentence_transformer(encoder, tmp_path / "dense", layout, "mean", more={"2_Dense": "Dense"})
+    more = {"2_Normalize": "Normalize", "3_Dense": "Dense"}
+    folder = _sentence_transformer(encoder, tmp_path / "dense", layout, "mean", more=more)
     with pytest.raises(ModelError, match="has a module Dense: open it with sentence_transformers.SentenceTransformer"):
         SentenceEmbedder.from_pretrained(str(folder))
     folder = _sentence_transformer(encoder, tmp_path / "sqrt", layout, "mean_sqrt_len_tokens")
     with pytest.raises(ModelError, match="has the pooling .*mean_sqrt_len_tokens, which is not supported: open it"):
         SentenceEmbedder.from_pretrained(str(folder))
+
+
+@pytest.mark.parametrize(("activation", "normalize"), [(nn.Tanh(), True), (nn.Identity(), False)])
+def test_a_linear_layer_after_pooling_is_applied_as_in_labse(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], activation: nn.Module, normalize: bool
+) -> None:
+    from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
+
+    from sentence_transformers import SentenceTransformer
+
+    encoder = encoder_folders["bert"]
+    modules = [Transformer(str(encoder)), Pooling(32, "cls"), Dense(32, 24, activation_function=activation)]
+    model = SentenceTransformer(modules=[*modules, *([Normalize()] if normalize else [])], device="cpu")
+    model.save(str(tmp_path / "st"))
+    embedder = SentenceEmbedder.from_pretrained(str(tmp_path / "st"), device="cpu")
+    expected = model.encode(sentences)
+    assert embedder.width == 24
+    np.testing.assert_allclose(embedder.encode(sentences), expected, atol=1e-6)
+    np.testing.assert_allclose(embedder.encode(sentences, truncate_dim=8), expected[:, :8], atol=1e-6)
+    with pytest.raises(ModelError, match="maps its last layer: it has no other layers"):
+        SentenceEmbedder.from_pretrained(str(tmp_path / "st"), layer=1, device="cpu").encode(sentences)
 
 
 def test_half_precision_models_give_float32_vectors(encoder_folders: dict[str, Path], sentences: list[str]) -> None:

@@ -205,7 +205,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
     def extract(self, sums: Tensor) -> Tensor:
         """Return N × d embeddings from N × (L + 1) × d sums; mixing layers and summing over tokens commute."""
         weights = self.mixing_weights
-        return self._mapped(torch.einsum("l,nld->nd", weights, sums.to(weights.dtype)))
+        return self._finish(torch.einsum("l,nld->nd", weights, sums.to(weights.dtype)).to(self.dtype))
 
     def extract_tokens(self, states: Iterable[Tensor], packed: PackedSentences) -> Tensor:
         """Return N × d embeddings from the T × d hidden states of each of the L + 1 layers."""
@@ -217,11 +217,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
             mixed = self.token_dropout(mixed)
         if self.layer_norm is not None:
             mixed = self.layer_norm(mixed.to(self.dtype))
-        return self._mapped(pool(mixed, packed, self.config.pooling)[packed.restore])
-
-    def _mapped(self, vectors: Tensor) -> Tensor:
-        vectors = vectors.to(self.dtype)
-        return self._finish(vectors if self.linear_map is None else self.linear_map(vectors))
+        return self._finish(pool(mixed, packed, self.config.pooling)[packed.restore].to(self.dtype))
 
     def _encode_last(self, packed: PackedSentences, language_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         states, vectors = self._encode_layers(packed, language_ids)

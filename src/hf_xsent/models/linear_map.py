@@ -1,4 +1,4 @@
-"""Map sentence embeddings by a linear layer with dropout on its output: dual pivot's maps and critic."""
+"""Map sentence embeddings by a linear layer: dual pivot's maps and critic, and the layer of a model such as LaBSE."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
+ACTIVATIONS = {"Identity": nn.Identity, "Tanh": nn.Tanh}
+
 
 class LinearMap(nn.Linear):
-    """A linear layer with dropout on its output."""
+    """A linear layer with an activation and dropout on its output."""
 
-    def __init__(self, inputs: int, outputs: int, bias: bool = False, dropout: float = 0.0) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, bias: bool = False, dropout: float = 0.0, activation: str = "Identity"
+    ) -> None:
         super().__init__(inputs, outputs, bias=bias)
+        self.activation = ACTIVATIONS[activation]()
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Return the mapped vectors."""
-        mapped: Tensor = self.dropout(super().forward(vectors))
+        mapped: Tensor = self.dropout(self.activation(super().forward(vectors)))
         return mapped
 
     @torch.no_grad()

@@ -62,8 +62,8 @@ def save_model(
         save_file({name: weight.detach().cpu().contiguous() for name, weight in others.items()}, folder / HEADS_FILE)
     _write_tokenizer(model, folder)
     config = model.config
-    width = dim or config.dim or config.encoder_config.hidden_size
-    dim = width if width < config.encoder_config.hidden_size else None
+    width = dim or config.dim or model.width
+    dim = width if width < model.width else None
     if model.not_plain is None:
         _write_config(config, folder, dtype, width, {**config.saved_settings(heads), "dim": dim})
         write_modules(model, folder, dim)

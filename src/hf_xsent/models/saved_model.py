@@ -17,6 +17,7 @@ from hf_xsent.errors import ModelError, RecipeError, UnsupportedModuleError, did
 from hf_xsent.files import create_folder, is_local
 from hf_xsent.models.families import family
 from hf_xsent.models.layer_selection import select_layers
+from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.loading import (
     UNUSED_ARGUMENTS,
     hub_arguments,
@@ -27,6 +28,9 @@ from hf_xsent.models.loading import (
 )
 from hf_xsent.models.saved_form import read_heads, save_model
 from hf_xsent.models.sentence_transformer_files import (
+    map_of_sentence_transformer,
+    read_map,
+    read_modules,
     settings_of_sentence_transformer,
     starting_settings,
     stated_settings,
@@ -64,6 +68,7 @@ class SavedModel(PreTrainedModel):
         config = cls.config_of(config, settings).following(stated, chosen)
         model = cls._over_encoder(name, config, encoder_config, loading)
         model.start_weights([key for key in model.state_dict() if not key.startswith("encoder.")])
+        model.set_linear_map(read_map(name, read_modules(name, **hub), **hub))
         if "model_type" in stated:
             model.load_matching(stated, read_heads(name, **hub))
         return model
@@ -91,6 +96,7 @@ class SavedModel(PreTrainedModel):
         config = cls.config_of(None, settings).following(stated, settings)
         trained = cls._around(encoder, config, encoder.name_or_path or None, {}, model.tokenizer)
         trained.start_weights([key for key in trained.state_dict() if not key.startswith("encoder.")])
+        trained.set_linear_map(map_of_sentence_transformer(model))
         return trained
 
     @classmethod
@@ -154,7 +160,13 @@ class SavedModel(PreTrainedModel):
                 shapes = f"{tuple(saved[key].shape)}, but the settings need {tuple(own[key].shape)}"
                 raise ModelError(f"{name!r} has {key} of shape {shapes}: use from_backbone to start new heads")
         self.load_state_dict({key: saved[key] for key in own.keys() & saved.keys()}, strict=False)
+        self.set_linear_map(read_map(name, read_modules(name, **hub), **hub))
         return [key for key in own if key not in saved and not key.startswith("encoder.")]
+
+    def set_linear_map(self, linear_map: LinearMap | None) -> None:
+        """Take over a linear map from pooled hidden states to embeddings; None changes nothing."""
+        if linear_map is not None:
+            self.linear_map = linear_map.to(self.encoder.device)
 
     def start_weights(self, names: Sequence[str]) -> None:
         """Initialize new weights that depend on the encoder."""

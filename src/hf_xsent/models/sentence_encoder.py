@@ -19,6 +19,7 @@ from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.config import SentenceEncoderConfig
 from hf_xsent.models.families import backbone_of
+from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.loading import build_encoder
 from hf_xsent.models.saved_model import SavedModel
 from hf_xsent.models.text_encoder import SentenceTransformerMethods, TextEncoder, View
@@ -58,6 +59,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         config = config if config.pooling else config.following({})
         super().__init__(config)
         self.encoder: Any = build_encoder(config.encoder_config) if encoder is None else encoder
+        self.linear_map: LinearMap | None = None  # from pooled hidden states to embeddings
         if config.lora_rank is not None:
             alpha = 2.0 * config.lora_rank if config.lora_alpha is None else config.lora_alpha
             add_adapters(self.encoder, config.lora_rank, alpha, config.lora_targets)
@@ -175,7 +177,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         for layer, hidden in zip(range(max(view.layer or 0 for view in views) + 1), states, strict=False):
             for view in views:
                 if view.layer == layer:
-                    vectors[view] = self._finish(pool(hidden, packed, view.pooling)[packed.restore])
+                    vectors[view] = self._finish_view(pool(hidden, packed, view.pooling)[packed.restore], view)
         return [vectors[view] for view in views]
 
     def _embed_with(
@@ -185,7 +187,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
             vectors = backbone.encode(packed, view.layer, packed.first_tokens, extra)
         else:
             vectors = pool(backbone.encode(packed, view.layer, extra_embeddings=extra), packed, view.pooling)
-        return self._finish(vectors[packed.restore])
+        return self._finish_view(vectors[packed.restore], view)
 
     def _language_vectors(self, packed: PackedSentences, language_ids: Tensor | None) -> Tensor | None:
         """Return T × d language embeddings of the tokens; ``language_ids`` holds one per sentence."""
@@ -203,5 +205,20 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         """Build a linear map from sentence embeddings to vectors of this width."""
         return nn.Linear(self.config.encoder_config.hidden_size, width, bias=False)
 
+    @property
+    def width(self) -> int:
+        """The number of dimensions of an embedding."""
+        return self.config.encoder_config.hidden_size if self.linear_map is None else self.linear_map.out_features
+
+    def _finish_view(self, vectors: Tensor, view: View) -> Tensor:
+        """Map and normalize pooled hidden states; the map is of the model's own layer and pooling."""
+        own = view == View(self.default_layer, self.config.pooling)
+        return self._finish(vectors) if own else self._normalized(vectors)
+
     def _finish(self, vectors: Tensor) -> Tensor:
+        if self.linear_map is not None:
+            vectors = self.linear_map(vectors.to(self.linear_map.weight.dtype))
+        return self._normalized(vectors)
+
+    def _normalized(self, vectors: Tensor) -> Tensor:
         return nn.functional.normalize(vectors, dim=-1) if self.config.normalize else vectors

@@ -15,6 +15,7 @@ from transformers import PreTrainedConfig
 from hf_xsent.errors import ModelError, UnsupportedModuleError
 from hf_xsent.files import write_json
 from hf_xsent.models.families import family
+from hf_xsent.models.linear_map import ACTIVATIONS, LinearMap
 from hf_xsent.models.loading import load_config, loading_errors, model_file, split_config
 from hf_xsent.models.text_encoder import DOCUMENT
 
@@ -23,7 +24,7 @@ _TYPES = "sentence_transformers.models."  # versions 2 to 6 read these names; ve
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 # MLX and text-embeddings-inference up to 1.2 require flags that are always false here.
 _OTHER_FLAGS = ("mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
-_MIX, _MAP = "WeightedLayerPooling", "Dense"  # the modules of dual pivot's extraction
+_MIX, _MAP = "WeightedLayerPooling", "Dense"  # dual pivot has both; other models may have a map after pooling
 OPEN_THERE = "open it with sentence_transformers.SentenceTransformer"
 
 
@@ -48,7 +49,7 @@ def write_modules(model: Any, folder: Path, dim: int | None) -> None:
     write_json(add("Pooling") / "config.json", {"word_embedding_dimension": width, **flags})
     if (linear_map := getattr(model, "linear_map", None)) is not None:
         sizes = {"in_features": linear_map.in_features, "out_features": linear_map.out_features}
-        activation = {"activation_function": "torch.nn.modules.linear.Identity"}
+        activation = {"activation_function": f"torch.nn.{type(linear_map.activation).__name__}"}
         weights = {f"linear.{name}": weight for name, weight in linear_map.named_parameters()}
         _write_module(add(_MAP), {**sizes, "bias": len(weights) > 1, **activation}, weights)
     if config.normalize:
@@ -135,7 +136,7 @@ def starting_settings(name_or_path: str, **hub: Any) -> tuple[PreTrainedConfig, 
 def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:
     """Return the settings of a sentence-transformers folder or Hub id; empty for a plain encoder.
 
-    ``mix`` and ``map`` are the paths of the modules of dual pivot's extraction, if any.
+    ``mix`` and ``map`` are the paths of a weighted sum of layers and of a linear map after pooling, if any.
     """
     modules = read_json(name_or_path, "modules.json", list, **hub)
     if not modules:
@@ -163,7 +164,8 @@ def settings_of_sentence_transformer(model: Any) -> dict[str, Any]:
     ]
     common = {name: getattr(model, name, None) for name in ("prompts", "default_prompt_name", "truncate_dim")}
     lower = getattr(model[0], "do_lower_case", False)
-    return _settings_of_modules("this SentenceTransformer", kinds, common, model.max_seq_length, lower)
+    settings = _settings_of_modules("this SentenceTransformer", kinds, common, model.max_seq_length, lower)
+    return {name: value for name, value in settings.items() if name != "map"}
 
 
 def _settings_of_modules(
@@ -183,14 +185,41 @@ def _settings_of_modules(
             settings["normalize"] = True
         elif kind == _MIX:
             settings["mix"] = path
-        elif kind == _MAP and "mix" in settings and str(config.get("activation_function")).endswith("Identity"):
+        elif kind == _MAP and "pooling" in settings and "map" not in settings and not settings["normalize"]:
             settings["map"] = path
+            if _activation(config) not in (["Identity"] if "mix" in settings else ACTIVATIONS):
+                raise UnsupportedModuleError(f"{name} has a module {kind} with {_activation(config)}: {OPEN_THERE}")
         elif kind != "Transformer":
             raise UnsupportedModuleError(f"{name} has a module {kind}: {OPEN_THERE}")
     if lower:
         raise UnsupportedModuleError(f"{name} converts its input to lower case: {OPEN_THERE}")
     numbers = {"max_length": longest, "dim": common.get("truncate_dim")}
     return settings | {name: int(value) for name, value in numbers.items() if value}
+
+
+def _activation(config: Mapping[str, Any]) -> str:
+    return str(config.get("activation_function", "Tanh")).rpartition(".")[2]  # Tanh: the default of Dense
+
+
+def read_map(name_or_path: str, modules: Mapping[str, Any], **hub: Any) -> LinearMap | None:
+    """Read the linear map after pooling, if the model has one without a weighted sum of layers."""
+    if "map" not in modules or "mix" in modules:
+        return None
+    config = read_json(name_or_path, f"{modules['map']}/config.json", **hub)
+    return _linear_map(config, _tensors(name_or_path, modules["map"], **hub))
+
+
+def map_of_sentence_transformer(model: Any) -> LinearMap | None:
+    """Return a copy of the linear map of a loaded SentenceTransformer, if it has one."""
+    modules = [module for module in model if type(module).__name__ == _MAP]
+    return _linear_map(modules[0].get_config_dict(), modules[0].state_dict()) if modules else None
+
+
+def _linear_map(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> LinearMap:
+    outputs, inputs = weights["linear.weight"].shape
+    linear_map = LinearMap(inputs, outputs, bias="linear.bias" in weights, activation=_activation(config))
+    linear_map.load_state_dict({name.removeprefix("linear."): weight for name, weight in weights.items()})
+    return linear_map
 
 
 def read_extraction(name_or_path: str, modules: Mapping[str, Any], depth: int, **hub: Any) -> dict[str, Tensor]:

@@ -124,7 +124,7 @@ class TextEncoder(SentenceTransformerMethods):
         if max_length is not None and not 2 <= max_length <= self.longest_input:
             takes = f"this encoder takes 2 to {self.longest_input} tokens"
             raise ModelError(f"max_length {max_length} does not fit: {takes}")
-        width = model.config.encoder_config.hidden_size
+        width = model.width
         if dim is not None and not 1 <= dim <= width:
             raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {width} dimensions")
         self.model, self.config = model, model.config
@@ -143,7 +143,7 @@ class TextEncoder(SentenceTransformerMethods):
 
     def check_views(self, views: Sequence[View]) -> None:
         """Raise an error for layers and poolings that do not exist."""
-        last = len(self.model.backbone.layers)
+        last, own = len(self.model.backbone.layers), View(self.model.default_layer, self.pooling)
         for view in views:
             if view.layer is not None and not 0 <= view.layer <= last:
                 layers = f"this encoder has layers 0 (embeddings) to {last}"
@@ -151,6 +151,8 @@ class TextEncoder(SentenceTransformerMethods):
             if view.pooling not in POOLINGS:
                 choices = f"use one of {', '.join(POOLINGS)}{did_you_mean(view.pooling, POOLINGS)}"
                 raise ModelError(f"unknown pooling {view.pooling!r}: {choices}")
+            if self.model.linear_map is not None and own.layer is not None and view != own:
+                raise ModelError("this model maps its last layer: it has no other layers or poolings")
             if view.layer is None and view.pooling != self.pooling:
                 raise ModelError(
                     f"this model mixes its layers and has no pooling {view.pooling!r}: omit it, or also name a layer"
@@ -161,7 +163,7 @@ class TextEncoder(SentenceTransformerMethods):
     ) -> np.ndarray:
         encoder = copy(self)
         encoder.prompt = self.prompt if prompt is None else prompt
-        encoder.width = self.width if dim is None else min(dim, self.model.config.encoder_config.hidden_size)
+        encoder.width = self.width if dim is None else min(dim, self.model.width)
         return encoder.encode_views(sentences, [self.view], language, progress)[0]
 
     @torch.inference_mode()

@@ -64,10 +64,10 @@ def export_gguf(folder: str | Path, precision: str = "float16") -> Path:
     check_export(folder)
     settings, encoder = read_modules(str(folder)), load_encoder(str(folder))
     config: Any = encoder.config
-    if config.model_type not in _NAMES or settings["pooling"] not in _POOLINGS or "mix" in settings:
+    if config.model_type not in _NAMES or settings["pooling"] not in _POOLINGS or {"mix", "map"} & {*settings}:
         raise ModelError(
             f"llama.cpp cannot compute {config.model_type} with {settings['pooling']} pooling: a GGUF file needs BERT, "
-            "XLM-R or ModernBERT, their last layer, and cls or mean pooling"
+            "XLM-R or ModernBERT, their last layer, and cls or mean pooling without a linear layer"
         )
     architecture, names = _NAMES[config.model_type]
     path = folder / GGUF[precision]

@@ -23,7 +23,7 @@ from hf_xsent.errors import MissingExtraError, ModelError
 from hf_xsent.files import create_folder, writing
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.loading import load_encoder, load_tokenizer
-from hf_xsent.models.sentence_transformer_files import read_modules
+from hf_xsent.models.sentence_transformer_files import read_map, read_modules
 from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.publishing.export_folder import check_export
 from hf_xsent.publishing.runtimes import ONNX, ONNX_INT8, OPENVINO
@@ -73,7 +73,8 @@ def export_onnx(folder: str | Path) -> Path:
     tokenizer = load_tokenizer(str(folder))
     batches = [dict(tokenizer(sentences, padding=True, return_tensors="pt")) for sentences in _SAMPLES]
     encoder = load_encoder(str(folder), attn_implementation="eager")
-    model = _Sentences(encoder, list(batches[0]), settings).eval()
+    linear_map = read_map(str(folder), settings)
+    model = _Sentences(encoder, list(batches[0]), settings, linear_map or nn.Identity()).eval()
     with writing(folder / ONNX) as part:
         _export(model, batches[1], part)
         difference = max(_difference(model, part, batch) for batch in batches)
@@ -119,9 +120,9 @@ def quantize_onnx(
 class _Sentences(nn.Module):
     """The encoder with a fixed order of inputs, which returns hidden states and embeddings of the sentences."""
 
-    def __init__(self, encoder: Any, names: Sequence[str], settings: Mapping[str, Any]) -> None:
+    def __init__(self, encoder: Any, names: Sequence[str], settings: Mapping[str, Any], linear_map: nn.Module) -> None:
         super().__init__()
-        self.encoder, self.names, self.settings = encoder, list(names), settings
+        self.encoder, self.names, self.settings, self.linear_map = encoder, list(names), settings, linear_map
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Map N × L ids and mask (and token types) to N × L × d hidden states and N × dim embeddings."""
@@ -134,6 +135,7 @@ class _Sentences(nn.Module):
             embeddings = (states * mask).sum(1) / mask.sum(1)
         else:
             embeddings = states.masked_fill(mask == 0, -torch.inf).amax(1)
+        embeddings = self.linear_map(embeddings)
         if self.settings["normalize"]:
             embeddings = nn.functional.normalize(embeddings, dim=-1)
         return states, embeddings[:, : self.settings.get("dim")]

@@ -23,6 +23,7 @@ from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
 from hf_xsent.publishing.gguf import export_gguf
+from hf_xsent.publishing.language_subspace import language_free_map, read_texts
 from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
 from hf_xsent.publishing.onnx import export_onnx, export_openvino, quantize_onnx
 from hf_xsent.publishing.settings import ExportSettings
@@ -66,6 +67,8 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
             "the tokenizer has more pieces than the encoder has embeddings: give the model's own tokenizer"
         )
 
+    if settings.remove_language:
+        embedder.model.linear_map = language_free_map(embedder, read_texts(settings.remove_language))
     if isinstance(embedder.model, DualPivotForSentenceEmbedding) or config.pooling == "max":
         kind = "max pooling" if config.pooling == "max" else "a weighted sum of layers"
         logger.warning("text-embeddings-inference and vLLM cannot serve %s: use sentence-transformers", kind)

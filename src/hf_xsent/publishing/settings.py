@@ -65,6 +65,13 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
     dim: int | None = setting(
         None, "Let sentence-transformers truncate embeddings to N dimensions. (default: all)", at_least=1
     )
+    remove_language: list[str] | None = setting(
+        None,
+        "Add a linear layer that removes the language from embeddings, without training. It is computed from the first "
+        "texts of each language in these files: one sentence per line, or pairs in the format of pretrain --data.",
+        named=True,
+        metavar="CODE=FILE",
+    )
     verify: bool = setting(True, "Open the export with SentenceTransformer and compare embeddings with the model's.")
     onnx: str | None = setting(
         None,

@@ -1,0 +1,121 @@
+"""Test the linear layer that removes the language from embeddings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import TrainingArguments
+
+from hf_xsent import AlignmentTrainer, SentenceEmbedder, export_sentence_transformer, load_bitext
+from hf_xsent.errors import DataError, ModelError
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.publishing.language_subspace import TEXTS, read_texts
+
+TEXTS_OF = {
+    "de": ["der hund", "ein hund und die katze", "das haus"],
+    "fr": ["le chien", "un chien et le chat", "la maison est la"],
+    "sw": ["mbwa", "mbwa na paka wa nyumba", "nyumba"],
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    for language, texts in TEXTS_OF.items():
+        (tmp_path / f"{language}.txt").write_text("\n".join(texts), encoding="utf-8")
+    return [f"{language}={tmp_path / language}.txt" for language in TEXTS_OF]
+
+
+def _exported(encoder: Path, tmp_path: Path, files: list[str]) -> Path:
+    return export_sentence_transformer(str(encoder), str(tmp_path / "out"), remove_language=files)
+
+
+def test_all_languages_have_the_same_mean_and_what_is_left_is_unchanged(
+    tiny_encoders: Path, tmp_path: Path, files: list[str], sentences: list[str]
+) -> None:
+    """Three languages differ in two directions, which are removed; the others are those of the start, centered."""
+    from sentence_transformers import SentenceTransformer
+
+    before = SentenceEmbedder.from_pretrained(str(tiny_encoders), device="cpu")
+    after = SentenceTransformer(str(_exported(tiny_encoders, tmp_path, files)), device="cpu")
+    means = np.stack([after.encode(texts).mean(0) for texts in TEXTS_OF.values()])
+    np.testing.assert_allclose(means, 0, atol=1e-5)
+    old = np.stack([before.encode(texts).mean(0) for texts in TEXTS_OF.values()])
+    basis = np.linalg.qr((old[1:] - old[:1]).T)[0]
+    centered = before.encode(sentences) - old.mean(0)
+    np.testing.assert_allclose(after.encode(sentences), centered - centered @ basis @ basis.T, atol=1e-5)
+    ours = SentenceEmbedder.from_pretrained(str(tmp_path / "out"), device="cpu")
+    np.testing.assert_allclose(ours.encode(sentences), after.encode(sentences), atol=1e-5)
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_training_continues_with_the_layer(
+    encoder_folders: dict[str, Path], tmp_path: Path, files: list[str], sentences: list[str], loaded: bool
+) -> None:
+    """The start, the trained model and the saved one embed through the layer, which trains with the encoder."""
+    from sentence_transformers import SentenceTransformer
+
+    folder = _exported(encoder_folders["bert"], tmp_path, files)
+    start = SentenceTransformer(str(folder), device="cpu")
+    kind = SentenceEncoderForPreTraining
+    model = kind.from_sentence_transformer(start) if loaded else kind.from_backbone(str(folder))
+    np.testing.assert_allclose(model.encode(sentences), start.encode(sentences), atol=1e-5)
+    before = model.linear_map.weight.clone()
+    data = load_bitext({"fr": [("le chien", "the dog"), ("un chat", "a cat"), ("la maison", "the house")] * 8})
+    arguments = TrainingArguments(
+        str(tmp_path / "run"), max_steps=2, learning_rate=1e-2, report_to="none", save_strategy="no", use_cpu=True
+    )
+    AlignmentTrainer(model=model, args=arguments, train_dataset=data).train()
+    model.save_pretrained(tmp_path / "saved")
+    assert (model.linear_map.weight - before).abs().max() > 1e-3
+    for opened in (SentenceTransformer, kind.from_pretrained):
+        np.testing.assert_allclose(
+            opened(str(tmp_path / "saved")).encode(sentences), model.encode(sentences), atol=1e-5
+        )
+
+
+def test_a_second_layer_is_merged_with_the_first(
+    encoder_folders: dict[str, Path], tmp_path: Path, files: list[str], sentences: list[str]
+) -> None:
+    first = _exported(encoder_folders["bert"], tmp_path, files[:2])
+    second = export_sentence_transformer(str(first), str(tmp_path / "second"), remove_language=files)
+    embedder = SentenceEmbedder.from_pretrained(str(second), device="cpu")
+    means = np.stack([embedder.encode(texts).mean(0) for texts in TEXTS_OF.values()])
+    np.testing.assert_allclose(means, 0, atol=1e-5)
+
+
+def test_one_language_and_a_layer_with_an_activation_are_refused(
+    encoder_folders: dict[str, Path], tmp_path: Path, files: list[str]
+) -> None:
+    from sentence_transformers.models import Dense, Pooling, Transformer
+
+    from sentence_transformers import SentenceTransformer
+
+    encoder = str(encoder_folders["bert"])
+    SentenceTransformer(modules=[Transformer(encoder), Pooling(32), Dense(32, 32)]).save(str(tmp_path / "tanh"))
+    with pytest.raises(ModelError, match="ends in a layer with an activation"):
+        export_sentence_transformer(str(tmp_path / "tanh"), str(tmp_path / "out"), remove_language=files)
+    with pytest.raises(DataError, match="needs texts of two languages or more, not only of de"):
+        export_sentence_transformer(encoder, str(tmp_path / "one"), remove_language=files[:1])
+
+
+def test_the_layer_is_part_of_onnx_files(encoder_folders: dict[str, Path], tmp_path: Path, files: list[str]) -> None:
+    pytest.importorskip("onnxruntime")
+    from hf_xsent.publishing.onnx import OnnxEncoder, export_onnx
+
+    folder = _exported(encoder_folders["bert"], tmp_path, files)
+    export_onnx(folder)
+    expected = SentenceEmbedder.from_pretrained(str(folder), device="cpu").encode(TEXTS_OF["de"])
+    np.testing.assert_allclose(OnnxEncoder(folder).encode(TEXTS_OF["de"]), expected, atol=1e-4)
+
+
+def test_texts_are_lines_or_both_sides_of_pairs(tmp_path: Path) -> None:
+    for language in ("de", "fr"):
+        rows = [f"{language}, {number}.\ten, {language} {number}.\n" for number in range(TEXTS + 100)]
+        (tmp_path / f"{language}-en.tsv").write_text("".join(rows), encoding="utf-8")
+    (tmp_path / "sw.txt").write_text("moja\n\nmbili\n", encoding="utf-8")
+    texts = read_texts([str(tmp_path / "{language}-en.tsv"), f"sw={tmp_path}/sw.txt"])
+    assert {language: len(lines) for language, lines in texts.items()} == {"de": TEXTS, "fr": TEXTS, "sw": 2, "en": 132}
+    assert texts["de"][0] == "de, 0." and texts["sw"] == ["moja", "mbili"]
+    assert {text.split()[1] for text in texts["en"]} == {"de", "fr"}
