@@ -1,9 +1,10 @@
-"""Measure an encoder before and after training on every benchmark of a folder, side by side.
+"""Measure encoders on every benchmark of a folder, side by side; differences are from the first.
 
-  python benchmarks/suite.py ENCODER xsent-small --data FOLDER --output benchmarks/results/suite.json
-  python benchmarks/suite.py ENCODER xsent-small --data FOLDER --output results.json --prompts "query: " "passage: "
+  python benchmarks/suite.py start=ENCODER trained=xsent-small --data FOLDER --output benchmarks/results/suite.json
+  python benchmarks/suite.py start=ENCODER neutral=EXPORT trained=xsent-small --data FOLDER --output results.json \
+    --prompts "query: " "passage: "
 
-With --prompts, the starting encoder is also measured with these prompts for questions and passages; all other texts
+With --prompts, the first encoder is also measured with these prompts for questions and passages; all other texts
 get the first. Texts are cut at 192 tokens, and encoded in bfloat16 if the CPU computes it in hardware. A page of tables
 and charts is written beside the results, and the same command resumes.
 """
@@ -45,23 +46,23 @@ def with_prompts(encoder: Path, folder: Path, query: str, passage: str) -> None:
 def main() -> None:
     """Measure the models and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("start", help="the encoder before training, a folder")
-    parser.add_argument("trained", help="the model after it, a folder")
+    parser.add_argument("models", nargs="+", metavar="NAME=FOLDER", help="models, by their names in the results")
     parser.add_argument("--data", required=True, help="a folder with a folder per benchmark")
     parser.add_argument("--output", required=True, help="JSON file")
     parser.add_argument("--prompts", nargs=2, metavar=("QUERY", "PASSAGE"))
     parser.add_argument("--max_length", type=int, default=192)
     options = parser.parse_args()
     configure_logging()
+    folders = {name: Path(path).resolve() for name, _, path in (text.partition("=") for text in options.models)}
     data, output = Path(options.data).resolve(), Path(options.output).resolve()
     with TemporaryDirectory() as folder:
         os.chdir(folder)  # so that the results name the models, not their places
-        Path("start").symlink_to(Path(options.start).resolve())
-        Path("trained").symlink_to(Path(options.trained).resolve())
-        models = ["start", "trained"]
+        for name, path in folders.items():
+            Path(name).symlink_to(path)
+        models = list(folders)
         if options.prompts:
-            with_prompts(Path("start"), Path("start with prompts"), *options.prompts)
-            models.append("start with prompts")
+            models.append(f"{models[0]} with prompts")
+            with_prompts(Path(models[0]), Path(models[-1]), *options.prompts)
         evaluation = evaluate(
             models,
             str(data),
