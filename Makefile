@@ -121,7 +121,9 @@ $(OPENERS)/installed: constraints.txt
 $(RUNTIMES)/installed: pyproject.toml constraints.txt
 	@$(call require-python)
 	$(PYTHON) -m venv --clear $(RUNTIMES)
-	$(RUNTIMES)/bin/python $(PIP) $(call pinned,$(PYTHON)) --editable '.[onnx,openvino,gguf]' fastembed langchain-huggingface
+	grep -v '^huggingface_hub==' constraints.txt > $(RUNTIMES)/constraints.txt
+	$(RUNTIMES)/bin/python $(PIP) $(patsubst constraints.txt,$(RUNTIMES)/constraints.txt,$(call pinned,$(PYTHON))) --editable '.[onnx,openvino,gguf]' \
+		fastembed==0.9.1 langchain-huggingface==1.2.3
 	if command -v npm; then npm install --prefix $(RUNTIMES)/node --ignore-scripts --omit=optional --no-audit --no-fund \
 		@huggingface/transformers@4.3.1 node-llama-cpp@3.21.1 @node-llama-cpp/linux-x64@3.21.1; fi
 	@touch $@

@@ -2,9 +2,10 @@
 
 python benchmarks/runtimes.py --node .venv-runtimes/node --output benchmarks/results/runtimes.json
 python benchmarks/runtimes.py --model path/to/multilingual-e5-small --only e5 --output benchmarks/results/runtimes.json
+python benchmarks/runtimes.py --model path/to/multilingual-e5-small --only e5 --speed --keep exports --output …
 
 Without --model, all encoders have random weights and tokenizers of 1,500 pieces, trained on the texts of the check.
-Results of exports that are not run remain in the output file.
+Results of exports that are not run remain in the output file. Exports in the folder --keep are used again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing.check import check_sentences
 from hf_xsent.publishing.export_folder import RUNTIMES_FILE
 from hf_xsent.publishing.onnx import export_onnx, export_openvino, quantize_onnx
+from hf_xsent.publishing.runtimes import GGUF
 
 PIECES = 1500
 SHAPE = {"num_hidden_layers": 3, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 256}
@@ -121,7 +123,10 @@ def modernbert(tokenizer: Any) -> Any:
     return ModernBertConfig(vocab_size=len(tokenizer), local_attention=16, local_rope_theta=160_000.0, **ids, **SHAPE)
 
 
+CUT, TRIMMED = "64 of 128 dimensions", "trimmed"
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], dict[str, Any]]] = {
+    f"BERT, Unigram, mean, {CUT}": (unigram, bert, {"pooling": "mean", "normalize": True, "max_length": 64, **PROMPT}),
+    f"XLM-R, Unigram, CLS, {TRIMMED}": (unigram, xlm_roberta, {"pooling": "cls", "max_length": 128, **PROMPT}),
     "XLM-R, Unigram, CLS": (unigram, xlm_roberta, {"pooling": "cls", "max_length": 128, **PROMPT}),
     "BERT, WordPiece, mean": (wordpiece, bert, {"pooling": "mean", "normalize": True, "max_length": 64}),
     "ModernBERT, BPE over bytes, mean": (byte_bpe, modernbert, {"pooling": "mean", "max_length": 128}),
@@ -132,24 +137,26 @@ SMALL = "multilingual-e5-small"
 
 def export_kind(name: str, folder: Path, model: str | None) -> None:
     """Write one export."""
+    plain = folder.with_name("plain") if name.endswith(TRIMMED) else folder
+    dim = int(name.split()[-4]) if name.endswith("dimensions") else None
     if name.startswith(SMALL):
-        start = AlignmentForSentenceEmbedding.from_backbone(
-            model, pooling="mean", normalize=True, max_length=512, **PROMPT
-        )
-        plain = folder.with_name("plain") if "trimmed" in name else folder
-        dim = 128 if "128 dimensions" in name else None
-        export_sentence_transformer(start, plain, AutoTokenizer.from_pretrained(model), dim=dim, verify=False)
-        if "trimmed" in name:
-            trim_vocabulary(str(plain), folder, {"all": check_sentences(64)})
-        return
-    make_tokenizer, make_config, settings = KINDS[name]
-    tokenizer = make_tokenizer()
-    torch.manual_seed(0)
-    encoder = folder.with_name("encoder")
-    AutoModel.from_config(make_config(tokenizer)).save_pretrained(encoder)
-    tokenizer.save_pretrained(encoder)
-    start = AlignmentForSentenceEmbedding.from_backbone(str(encoder), **settings)
-    export_sentence_transformer(start.eval(), folder, tokenizer, verify=False)
+        settings: dict[str, Any] = {"pooling": "mean", "normalize": True, "max_length": 512, **PROMPT}
+        encoder, tokenizer = str(model), AutoTokenizer.from_pretrained(model)
+    else:
+        make_tokenizer, make_config, settings = KINDS[name]
+        tokenizer, encoder = make_tokenizer(), str(folder.with_name("encoder"))
+        torch.manual_seed(0)
+        AutoModel.from_config(make_config(tokenizer)).save_pretrained(encoder)
+        tokenizer.save_pretrained(encoder)
+    start = AlignmentForSentenceEmbedding.from_backbone(encoder, **settings)
+    export_sentence_transformer(start.eval(), plain, tokenizer, dim=dim, verify=False, overwrite=True)
+    if plain != folder:
+        trim_vocabulary(str(plain), folder, {"all": check_sentences(64)[::2]}, overwrite=True)
+    export_onnx(folder)
+    export_openvino(folder)
+    quantize_onnx(folder, lambda model: 0.0, 100.0)
+    for precision in ("float16", "q8_0"):
+        export_gguf(folder, precision)
 
 
 def main() -> None:
@@ -159,29 +166,31 @@ def main() -> None:
     parser.add_argument("--model", help="folder of multilingual-e5-small")
     parser.add_argument("--node", help="folder in which npm installed the JavaScript packages")
     parser.add_argument("--only", default="", help="run exports whose name has this text")
-    parser.add_argument("--keep", type=Path, help="write the exports into this folder")
+    parser.add_argument("--keep", type=Path, help="write the exports into this folder, or use those that are there")
+    parser.add_argument("--speed", action="store_true", help="keep sentences per second: the machine is idle")
+    parser.add_argument("--kinds", type=int, help="run the first N kinds")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     results = json.loads(arguments.output.read_text("utf-8")) if arguments.output.is_file() else {}
-    small = [SMALL, f"{SMALL}, trimmed", f"{SMALL}, 128 dimensions"] if arguments.model else []
-    problems: list[str] = []
-    for name in (*KINDS, *small):
-        if arguments.only not in name:
-            continue
+    small = [SMALL, f"{SMALL}, {TRIMMED}", f"{SMALL}, 128 of 384 dimensions"] if arguments.model else []
+    problems, absent = [], set()
+    for name in [name for name in (*KINDS, *small) if arguments.only in name][: arguments.kinds]:
         with tempfile.TemporaryDirectory() as work:
             folder = Path(arguments.keep or work) / name.replace(", ", "-").replace(" ", "_")
-            export_kind(name, folder, arguments.model)
-            export_onnx(folder)
-            export_openvino(folder)
-            quantize_onnx(folder, lambda model: 0.0, 100.0)
-            export_gguf(folder, "float16")
-            export_gguf(folder, "q8_0")
+            if not (folder / GGUF["q8_0"]).is_file():  # the last file that is written
+                export_kind(name, folder, arguments.model)
             try:
                 check_runtimes(folder, arguments.node)
             except ModelError as error:
                 problems.append(f"{name}: {error}")
-            results[name] = json.loads((folder / RUNTIMES_FILE).read_text("utf-8"))
+            rows = json.loads((folder / RUNTIMES_FILE).read_text("utf-8"))
+        absent |= {row["runtime"] for row in rows if not row["version"]}
+        if not arguments.speed:
+            rows = [row | {"sentences_per_second": None} for row in rows]
+        results[name] = rows
         arguments.output.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    if absent:
+        logging.warning("NOT CHECKED, because not installed: %s", ", ".join(sorted(absent)))
     if problems:
         raise SystemExit("\n".join(problems))
 

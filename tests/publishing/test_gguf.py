@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tokenizers import normalizers
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, export_gguf, export_sentence_transformer
 from hf_xsent.errors import MissingExtraError, ModelError
@@ -17,40 +18,43 @@ from hf_xsent.publishing.gguf_tokenizer import character_replacements, precompil
 needs_gguf = pytest.mark.skipif(find_spec("gguf") is None, reason="the extra gguf is not installed")
 
 
-def _longest_replacement(compiled: bytes, text: bytes) -> tuple[int, str] | None:
-    """Return length and replacement of the longest prefix of a text, found as llama.cpp does."""
+def _reader(compiled: bytes) -> Callable[[str], tuple[int, str] | None]:
+    """Return a function that finds length and replacement of the longest prefix of a text, as llama.cpp does."""
     size = int(np.frombuffer(compiled[:4], "<u4")[0])
-    cells, texts = [int(cell) for cell in np.frombuffer(compiled[4 : 4 + size], "<u4")], compiled[4 + size :]
+    cells, texts = np.frombuffer(compiled[4 : 4 + size], "<u4").tolist(), compiled[4 + size :]
 
     def children(cell: int) -> int:
-        return (cells[cell] >> 10) << ((cells[cell] & 1 << 9) >> 6)
+        return int((cells[cell] >> 10) << ((cells[cell] & 1 << 9) >> 6))
 
-    cell, longest = children(0), None
-    for place, byte in enumerate(text, 1):
-        cell ^= byte
-        if cells[cell] & (1 << 31 | 0xFF) != byte:
-            break
-        ends = cells[cell] >> 8 & 1
-        cell ^= children(cell)
-        if ends:
-            start = cells[cell] & (1 << 31) - 1
-            longest = place, texts[start : texts.index(b"\0", start)].decode()
-    return longest
+    def longest_replacement(text: str) -> tuple[int, str] | None:
+        cell, longest = children(0), None
+        for place, byte in enumerate(text.encode(), 1):
+            cell ^= byte
+            if cells[cell] & (1 << 31 | 0xFF) != byte:
+                break
+            ends = cells[cell] >> 8 & 1
+            cell ^= children(cell)
+            if ends:
+                start = cells[cell] & (1 << 31) - 1
+                longest = place, texts[start : texts.index(b"\0", start)].decode()
+        return longest
+
+    return longest_replacement
 
 
 def test_every_replacement_of_a_normalizer_is_in_the_trie() -> None:
     replacements = character_replacements(normalizers.NFKC())
     assert replacements["ﬁ"] == "fi" and replacements["e\u0301"] == "é" and "a" not in replacements
-    compiled = precompile(replacements)
+    longest_replacement = _reader(precompile(replacements))
     for old, new in replacements.items():
-        assert _longest_replacement(compiled, f"{old}!".encode()) == (len(old.encode()), new)
-    assert _longest_replacement(compiled, b"abc") is None
+        assert longest_replacement(f"{old}!") == (len(old.encode()), new)
+    assert longest_replacement("abc") is None
 
 
 def test_characters_may_be_removed() -> None:
     replacements = character_replacements(normalizers.Replace("\u200b", ""))
     assert replacements == {"\u200b": ""}
-    assert _longest_replacement(precompile(replacements), "\u200bx".encode()) == (3, "")
+    assert _reader(precompile(replacements))("\u200bx") == (3, "")
     assert character_replacements(None) == {}
 
 
@@ -78,12 +82,31 @@ def test_keys_and_tensors_are_llama_cpp_s(tiny_encoders: Path, tmp_path: Path) -
         assert tensors["position_embd.weight"].data.shape == (40, 32)
 
 
+def test_a_run_of_spaces_is_replaced_by_one() -> None:
+    replacements = {"\u3000": " ", "\n": " ", "\u200b": "", "ﬁ": "fi"}
+    longest_replacement = _reader(precompile(replacements, merge_spaces=True))
+    for run in (" ", "   ", "\n", "\n \u3000", " \u200b ", "\u3000" * 40):
+        assert longest_replacement(f"{run}a") == (len(run.encode()), " ")
+    assert longest_replacement("\u200b a") == (3, "")
+    assert longest_replacement("ﬁ ") == (3, "fi")
+    assert _reader(precompile(replacements))("\n\n") == (1, " ")
+
+
 @needs_gguf
 def test_q8_0_is_smaller(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    folder = _export(encoder_folders["bert"], tmp_path / "out")
+    config = AutoConfig.from_pretrained(encoder_folders["bert"], hidden_size=64)
+    AutoModel.from_config(config).save_pretrained(tmp_path / "wide")
+    AutoTokenizer.from_pretrained(encoder_folders["bert"]).save_pretrained(tmp_path / "wide")
+    folder = _export(tmp_path / "wide", tmp_path / "out")
     half, eight = export_gguf(folder), export_gguf(folder, "q8_0")
     assert [path.name for path in (half, eight)] == ["model-f16.gguf", "model-q8_0.gguf"]
     assert eight.stat().st_size < 0.8 * half.stat().st_size
+
+
+@needs_gguf
+def test_q8_0_of_one_block_a_row_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="llama.cpp cannot compute q8_0 with 32 dimensions .* write float16"):
+        export_gguf(_export(encoder_folders["bert"], tmp_path / "out"), "q8_0")
 
 
 @needs_gguf

@@ -112,13 +112,15 @@ def compare(opened: Opened, expected: Mapping[str, Any], answer: Mapping[str, An
     )
     if ours.shape != theirs.shape:
         return replace(opened, problem=f"it returns {theirs.shape} values, not {ours.shape}")
+    if not np.isfinite(theirs).all() or not np.isfinite(alone).all():
+        return replace(opened, problem="it returns NaN or infinite values")
     equal = np.array([a == b for a, b in zip(expected["token_ids"], answer["token_ids"], strict=True)])
     cosines = _cosines(ours, theirs)
     lengths = np.linalg.norm(theirs, axis=1) / np.linalg.norm(ours, axis=1)
     problem = ""
     if not equal.any():
         problem = "no text has the token ids of SentenceTransformer"
-    elif not cosines[equal].min() >= SMALLEST_COSINE[opened.precision]:  # also if it is NaN
+    elif not cosines[equal].min() >= SMALLEST_COSINE[opened.precision]:  # NaN if it returns zeros
         problem = f"embeddings differ at equal token ids: the smallest cosine is {cosines[equal].min():.6f}"
     elif not abs(lengths[equal] - 1).max() <= _LARGEST_LENGTH_DIFFERENCE:
         problem = "embeddings have other lengths: one of the two does not normalize them"

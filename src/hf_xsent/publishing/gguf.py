@@ -47,6 +47,7 @@ _NAMES = {
     **dict.fromkeys(("bert", "roberta", "xlm-roberta"), ("bert", _BERT)),
     "modernbert": ("modern-bert", _MODERNBERT),
 }
+_BLOCK = 32  # weights of q8_0 that share a scale
 _FLOAT32 = ("position_embd", "token_types")  # llama.cpp adds them to float32 states
 
 
@@ -69,6 +70,11 @@ def export_gguf(folder: str | Path, precision: str = "float16") -> Path:
             f"llama.cpp cannot compute {config.model_type} with {settings['pooling']} pooling: a GGUF file needs BERT, "
             "XLM-R or ModernBERT, their last layer, and cls or mean pooling without a linear layer"
         )
+    if precision == "q8_0" and (config.hidden_size % _BLOCK or config.hidden_size == _BLOCK):
+        raise ModelError(
+            f"llama.cpp cannot compute q8_0 with {config.hidden_size} dimensions (it needs a multiple of {_BLOCK}, and "
+            f"returns NaN with {_BLOCK}): write float16"
+        )
     architecture, names = _NAMES[config.model_type]
     path = folder / GGUF[precision]
     with writing(path) as part:
@@ -79,7 +85,7 @@ def export_gguf(folder: str | Path, precision: str = "float16") -> Path:
         for name, tensor in _tensors(encoder, names, settings["max_length"]):
             if tensor.ndim == 1 or name.startswith(_FLOAT32):
                 writer.add_tensor(name, tensor)
-            elif precision == "q8_0" and tensor.shape[-1] % 32 == 0:
+            elif precision == "q8_0" and tensor.shape[-1] % _BLOCK == 0:
                 writer.add_tensor(name, gguf.quantize(tensor, kinds.Q8_0), raw_dtype=kinds.Q8_0)
             else:
                 writer.add_tensor(name, tensor.astype(np.float16))

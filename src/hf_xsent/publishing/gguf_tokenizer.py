@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from hf_xsent.errors import ModelError
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6  # llama.cpp's types of tokens
 _WORD_START = "▁"
-_MOST_SPACES = 32
 _GAPS = 256  # how far behind the last used cell of the trie to look for free ones
+_CHARACTERS = range(1, sys.maxunicode + 1)
+_NO_TEXT = ("Cn", "Co", "Cs")  # categories of code points that are not assigned, private, or halves of a character
 _SIDE = "|"  # a character that no combining mark composes with
 
 
@@ -69,11 +70,18 @@ def _add_unigram(
     writer.add_tokenizer_pre("default")
     writer.add_token_list(pieces)
     writer.add_token_scores(scores.tolist())
-    strips_spaces = tokenizer.tokenize("a ") == tokenizer.tokenize("a")
-    writer.add_remove_extra_whitespaces(strips_spaces)
     writer.add_add_space_prefix(True)
-    if replacements := character_replacements(tokenizer.backend_tokenizer.normalizer):
-        writer.add_precompiled_charsmap(precompile(replacements))
+    spaces, tokens = tokenizer.tokenize("a a"), tokenizer.tokenize
+    strips = tokens("a ") == tokens("a")  # llama.cpp strips and merges spaces, or does neither
+    writer.add_remove_extra_whitespaces(strips)
+    replacements = character_replacements(tokenizer.backend_tokenizer.normalizer)
+    if strips:
+        replacements |= {
+            each: " " for each in map(chr, _CHARACTERS) if each.isspace() and tokens(f"a{each}a") == spaces
+        }
+    merges = not strips and tokens("a  a") == spaces
+    if replacements or merges:
+        writer.add_precompiled_charsmap(precompile(replacements, merges))
 
 
 def _add_wordpiece(
@@ -117,57 +125,69 @@ def _add_bpe(
 
 
 def character_replacements(normalizer: Any) -> dict[str, str]:
-    """Return what a normalizer replaces: characters, a character with combining marks, and several spaces."""
+    """Return what a normalizer replaces: characters, and a character with combining marks."""
     if normalizer is None:
         return {}
 
     def replaced(text: str) -> str:
         return str(normalizer.normalize_str(f"{_SIDE}{text}{_SIDE}")[1:-1])
 
-    every = map(chr, range(1, sys.maxunicode + 1))
-    characters = [character for character in every if unicodedata.category(character) not in ("Cn", "Co", "Cs")]
+    characters = [character for character in map(chr, _CHARACTERS) if unicodedata.category(character) not in _NO_TEXT]
     replacements = {character: new for character in characters if (new := replaced(character)) != character}
-    sequences = [" " * count for count in range(2, _MOST_SPACES)]
     for character in characters:
         parts = unicodedata.decomposition(character).split()
-        if len(parts) == 2 and "<" not in parts[0]:
-            sequences += ["".join(chr(int(code, 16)) for code in parts), unicodedata.normalize("NFD", character)]
-    for text in sequences:
-        if (new := replaced(text)) != "".join(replacements.get(part, part) for part in text):
-            replacements[text] = new
+        pair = "".join(chr(int(code, 16)) for code in parts if "<" not in code) if len(parts) == 2 else ""
+        for text in {pair, unicodedata.normalize("NFD", character)}:
+            if len(text) > 1 and (new := replaced(text)) != "".join(replacements.get(part, part) for part in text):
+                replacements[text] = new
     return replacements
 
 
-def precompile(replacements: Mapping[str, str]) -> bytes:
+def precompile(replacements: Mapping[str, str], merge_spaces: bool = False) -> bytes:
     """Write replacements as SentencePiece does: a double array trie over the bytes, then the replaced texts.
 
     A cell holds the byte that leads to it (bits 0–7), whether its text ends here (8) and the distance to its children
     (10–30): the child for a byte is at (cell XOR distance) XOR byte. The child for 0 holds a place in the texts.
+    ``merge_spaces`` replaces a run of spaces by one: from a space, the trie leads back to the same node.
     """
     texts, places = bytearray(), {}
-    for new in dict.fromkeys(replacements.values()):
+    for new in dict.fromkeys([" ", *replacements.values()]):
         places[new] = len(texts)
         texts += new.encode() + b"\0"
     trie: dict[int, Any] = {}
     for old, new in replacements.items():
-        node = trie
-        for byte in old.encode():
-            node = node.setdefault(byte, {})
-        node[0] = places[new]
+        _descend(trie, old.encode())[0] = places[new]
+    if merge_spaces:
+        run: dict[int, Any] = {0: places[" "]}
+        for old, new in {" ": " ", **replacements}.items():
+            if len(old) == 1 and new in ("", " "):
+                *first, last = old.encode()
+                _descend(run, first)[last] = run
+                if new == " ":
+                    _descend(trie, first)[last] = run
     cells: dict[int, int] = {0: 0}
-    bases = {0}  # no two cells may have the same children's place
-    waiting, start = [(0, trie)], 1
+    bases: dict[int, int] = {}  # where the children of a node are; no two nodes have the same place
+    used, waiting, start = {0}, [(0, trie)], 1
     while waiting:
         cell, node = waiting.pop()
-        base = start
-        while base in bases or any(base ^ byte in cells for byte in node):
-            base += 1
-        bases.add(base)
-        start = max(start, base - _GAPS)
-        cells[cell] |= (cell ^ base) << 10 | (0 in node) << 8
-        for byte, child in node.items():
-            cells[base ^ byte] = byte if isinstance(child, dict) else child | 1 << 31
-        waiting += [(base ^ byte, child) for byte, child in node.items() if isinstance(child, dict)]
+        if id(node) not in bases:
+            base = start
+            while base in used or any(base ^ byte in cells for byte in node):
+                base += 1
+            bases[id(node)] = base
+            used.add(base)
+            start = max(start, base - _GAPS)
+            for byte, child in node.items():
+                cells[base ^ byte] = byte if isinstance(child, dict) else child | 1 << 31
+            waiting += [(base ^ byte, child) for byte, child in node.items() if isinstance(child, dict)]
+        cells[cell] |= (cell ^ bases[id(node)]) << 10 | (0 in node) << 8
     array = np.zeros((max(cells) | 255) + 1, dtype="<u4")
     array[list(cells)] = list(cells.values())
     return np.uint32(array.nbytes).tobytes() + array.tobytes() + bytes(texts)
+
+
+def _descend(node: dict[int, Any], text: Iterable[int]) -> dict[int, Any]:
+    """Return the node to which bytes lead from a node; create the nodes that are missing."""
+    for byte in text:
+        node = node.setdefault(byte, {})
+    return node
