@@ -117,15 +117,17 @@ $(OPENERS)/installed: constraints.txt
 	$(OPENERS)/sentence-transformers-oldest/bin/python $(PIP) torch==2.13.0 sentence-transformers==3.0.1 'transformers<5'
 	@touch $@
 
-# Packages of npm whose scripts would download what is not used: graphics cards and other systems.
+# fastembed and LangChain need an older huggingface_hub than the pinned one. The scripts and optional packages of npm would
+# download what is not used: graphics cards and other systems.
 $(RUNTIMES)/installed: pyproject.toml constraints.txt
 	@$(call require-python)
 	$(PYTHON) -m venv --clear $(RUNTIMES)
 	grep -v '^huggingface_hub==' constraints.txt > $(RUNTIMES)/constraints.txt
-	$(RUNTIMES)/bin/python $(PIP) $(patsubst constraints.txt,$(RUNTIMES)/constraints.txt,$(call pinned,$(PYTHON))) --editable '.[onnx,openvino,gguf]' \
-		fastembed==0.9.1 langchain-huggingface==1.2.3
-	if command -v npm; then npm install --prefix $(RUNTIMES)/node --ignore-scripts --omit=optional --no-audit --no-fund \
-		@huggingface/transformers@4.3.1 node-llama-cpp@3.21.1 @node-llama-cpp/linux-x64@3.21.1; fi
+	$(RUNTIMES)/bin/python $(PIP) $(patsubst constraints.txt,$(RUNTIMES)/constraints.txt,$(call pinned,$(PYTHON))) \
+		--editable '.[onnx,openvino,gguf]' fastembed==0.9.1 langchain-huggingface==1.2.3
+	@if command -v node && command -v npm; then npm install --prefix $(RUNTIMES)/node --ignore-scripts --omit=optional --no-audit --no-fund \
+		@huggingface/transformers@4.3.1 sharp@0.35.5 @img/sharp-linux-x64@0.35.5 @img/sharp-libvips-linux-x64@1.3.4 \
+		node-llama-cpp@3.21.1 @node-llama-cpp/linux-x64@3.21.1; fi
 	@touch $@
 
 define require-python

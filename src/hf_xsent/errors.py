@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from typing import Any
 
 # Line ends would break a message into several, other control characters could change a terminal.
@@ -79,6 +80,14 @@ class Interrupted(Stopped):
 
 class MissingExtraError(HfXsentError):
     """An optional dependency is not installed."""
+
+
+def import_extra(extra: str, purpose: str, *modules: str) -> Any:
+    """Import the modules of an extra and return the first; raise an error that says how to install them."""
+    try:
+        return [import_module(module) for module in modules][0]
+    except ImportError as error:
+        raise MissingExtraError(f'{purpose} need an extra: pip install "hf-xsent[{extra}]"') from error
 
 
 def shortened(value: Any, longest: int = 100) -> str:

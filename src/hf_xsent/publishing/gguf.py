@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hf_xsent.errors import MissingExtraError, ModelError
+from hf_xsent.errors import ModelError, import_extra
 from hf_xsent.files import writing
 from hf_xsent.models.families import RobertaBackbone, family
 from hf_xsent.models.loading import load_encoder, load_tokenizer
@@ -60,7 +60,7 @@ def export_gguf(folder: str | Path, precision: str = "float16") -> Path:
     export_gguf("exported/mine", "q8_0")
     ```
     """
-    gguf = _load_gguf()
+    gguf = import_extra("gguf", "GGUF files", "gguf")
     folder = Path(folder)
     check_export(folder)
     settings, encoder = read_modules(str(folder)), load_encoder(str(folder))
@@ -134,11 +134,3 @@ def _tensors(encoder: Any, names: Mapping[str, str], longest: int) -> Iterator[t
             first = encoder.config.pad_token_id + 1 if issubclass(family(encoder.config), RobertaBackbone) else 0
             values = values[first : first + longest]
         yield f"{known.format(layer)}.{kind}", np.ascontiguousarray(values)
-
-
-def _load_gguf() -> Any:
-    try:
-        import gguf
-    except ImportError as error:
-        raise MissingExtraError('GGUF files need an extra: pip install "hf-xsent[gguf]"') from error
-    return gguf

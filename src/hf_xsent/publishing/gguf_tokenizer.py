@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError
+from hf_xsent.publishing.trimmed_tokenizer import PieceTable
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6  # llama.cpp's types of tokens
 _WORD_START = "▁"
@@ -26,27 +26,23 @@ def add_tokenizer(writer: Any, tokenizer: PreTrainedTokenizerBase, rows: int) ->
 
     ``rows`` is the number of the encoder's word embeddings, which may have more rows than the tokenizer has pieces.
     """
-    content = json.loads(tokenizer.backend_tokenizer.to_str())
-    model = content["model"]
+    table = PieceTable(tokenizer)
+    single_bytes = table.bytes
     pieces = [f"[UNUSED{number}]" for number in range(rows)]
     types = [_UNUSED] * rows
-    for piece, number in tokenizer.get_vocab().items():
-        pieces[number], types[number] = piece, _NORMAL
-    if model.get("byte_fallback"):
-        for number, piece in enumerate(pieces):
-            if len(piece) == 6 and piece.startswith("<0x"):
-                types[number] = _BYTE
-    for token in content["added_tokens"]:
+    for piece, number in (table.pieces | table.added).items():
+        pieces[number], types[number] = piece, _BYTE if number in single_bytes else _NORMAL
+    for token in table.content["added_tokens"]:
         types[token["id"]] = _CONTROL if token["special"] else _USER_DEFINED
     if tokenizer.unk_token_id is not None:
         types[tokenizer.unk_token_id] = _UNKNOWN
     ends = tokenizer("")["input_ids"]
     if len(ends) != 2:
         raise ModelError(f"llama.cpp adds a token before and after a text, but this tokenizer adds {len(ends)}")
-    write = {"Unigram": _add_unigram, "WordPiece": _add_wordpiece, "BPE": _add_bpe}.get(model["type"])
+    write = {"Unigram": _add_unigram, "WordPiece": _add_wordpiece, "BPE": _add_bpe}.get(table.kind)
     if write is None:
-        raise ModelError(f"llama.cpp has no {model['type']} tokenizer: a GGUF file needs Unigram, WordPiece or BPE")
-    write(writer, tokenizer, content, pieces, types)
+        raise ModelError(f"llama.cpp has no {table.kind} tokenizer: a GGUF file needs Unigram, WordPiece or BPE")
+    write(writer, tokenizer, table.content, pieces, types)
     writer.add_token_types(types)
     writer.add_bos_token_id(ends[0])
     writer.add_eos_token_id(ends[1])

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hf_xsent.errors import MissingExtraError, ModelError
+from hf_xsent.errors import ModelError, import_extra
 from hf_xsent.files import create_folder, writing
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.loading import load_encoder, load_tokenizer
@@ -85,10 +85,7 @@ def export_onnx(folder: str | Path) -> Path:
 
 def export_openvino(folder: str | Path) -> Path:
     """Write ``openvino/openvino_model.xml`` from ``onnx/model.onnx``, with float32 weights."""
-    try:
-        import openvino
-    except ImportError as error:
-        raise MissingExtraError('OpenVINO files need an extra: pip install "hf-xsent[openvino]"') from error
+    openvino = import_extra("openvino", "OpenVINO files", "openvino")
     path = Path(folder) / OPENVINO
     create_folder(path.parent)
     openvino.save_model(openvino.convert_model(Path(folder) / ONNX), path, compress_to_fp16=False)
@@ -184,10 +181,4 @@ def _quiet() -> Iterator[None]:
 
 def load_onnxruntime() -> Any:
     """Return the module onnxruntime; raise an error if onnxruntime, onnx or onnxscript is missing."""
-    try:
-        import onnx  # noqa: F401
-        import onnxruntime
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError('ONNX files need an extra: pip install "hf-xsent[onnx]"') from error
-    return onnxruntime
+    return import_extra("onnx", "ONNX files", "onnxruntime", "onnx", "onnxscript")

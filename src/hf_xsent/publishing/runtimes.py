@@ -104,17 +104,17 @@ SERVED_FILES = (ONNX, ONNX_INT8, OPENVINO, *_GGUF)  # beside the weights
 
 def runtimes_table(opened: Sequence[Mapping[str, Any]]) -> Table:
     """Tabulate the runtimes in which an export was opened, from ``runtimes.json``."""
-    header = ["runtime", "file", "equal token ids", "smallest cosine: equal ids", "all texts", "text alone"]
+    header = ["runtime", "file", "equal token ids", "smallest cosine: equal ids", "all texts", "text alone", "size"]
     rows: list[list[object]] = []
     for each in opened:
-        name = f"{each['runtime']} {each['version']}".strip()
+        name, size = f"{each['runtime']} {each['version']}".strip(), f"{each['bytes'] / 1e3:,.0f} kB"
         if each["smallest_cosine_of_all"] is None:
-            rows.append([name, each["file"], each["problem"], "", "", ""])
+            rows.append([name, each["file"], each["problem"], "", "", "", size])
             continue
         equal = each["texts"] - len(each["different_token_ids"])
         cosines = [each[f"smallest_cosine{of}"] for of in ("", "_of_all", "_alone")]
         shown = ["" if cosine is None else f"{cosine:.6f}" for cosine in cosines]
-        rows.append([name, each["file"], f"{equal} of {each['texts']}", *shown])
+        rows.append([name, each["file"], f"{equal} of {each['texts']}", *shown, size])
     return Table(header, rows)
 
 

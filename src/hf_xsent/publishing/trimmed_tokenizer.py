@@ -34,10 +34,14 @@ class PieceTable:
     @property
     def required(self) -> set[int]:
         """Return the ids of special and added tokens, of the unknown token, and of pieces for single bytes, if any."""
-        ids = {*self.added.values()} | (set() if self.unknown is None else {self.unknown})
-        if self.content["model"].get("byte_fallback"):
-            ids |= {number for piece, number in self.pieces.items() if len(piece) == 6 and piece.startswith("<0x")}
-        return ids
+        return {*self.added.values(), *self.bytes} | (set() if self.unknown is None else {self.unknown})
+
+    @property
+    def bytes(self) -> set[int]:
+        """Return the ids of pieces for single bytes, such as <0x0A>, if any."""
+        if not self.content["model"].get("byte_fallback"):
+            return set()
+        return {number for piece, number in self.pieces.items() if len(piece) == 6 and piece.startswith("<0x")}
 
     @property
     def unknown(self) -> int | None:
