@@ -31,7 +31,7 @@ from hf_xsent.cli import main
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {  # reason: blocks that say so
-    "install": 3,  # pip and the quickstart, which CI runs
+    "install": 2,  # pip and the quickstart, which CI runs
     "make": 1,  # make quickstart and make test are what CI runs
     "hours": 4,  # tests/comparison runs smaller studies, training/test_further_stage.py smaller stages
     "layers": 1,  # layer 8 of tr-wtr-small.yaml; the tests' encoders have fewer
@@ -47,6 +47,7 @@ STAND_INS = {
     "xlm-roberta-base": "encoder",
     "intfloat/multilingual-e5-small": "encoder",
     '"runs/search", max_steps=1000': '"runs/search", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',
+    'budget={"steps": 200}': 'budget={"steps": 1}, settings={"dev_pairs": 0, "clean": False, "use_cpu": True}',
     "max_steps=1000": "max_steps=2",
     "--max_steps 1000": "--max_steps 2 --per_device_train_batch_size 4 --dev_pairs 4 --clean false",
     "--eval_steps 100 --save_steps 100": "--eval_steps 1 --save_steps 1",
