@@ -15,6 +15,7 @@ from hf_xsent import (
     DapForSentenceEmbedding,
     DualPivotForPreTraining,
     SentenceEmbedder,
+    SentenceEncoderForPreTraining,
     XlmrWithRTLHead,
     export_sentence_transformer,
 )
@@ -304,6 +305,21 @@ def test_settings_changed_in_sentence_transformers_are_saved_by_it(
     again = SentenceTransformer(str(tmp_path / "saved"), device="cpu", truncate_dim=8)
     assert again.default_prompt_name == "query"
     np.testing.assert_allclose(again.encode(sentences), changed.encode(sentences), atol=1e-6)
+
+
+def test_a_model_over_a_truncated_sentence_transformer_is_saved_with_its_width(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = _exported(encoder_folders["bert"], tmp_path / "out")
+    start = SentenceTransformer(str(folder), device="cpu", truncate_dim=8)
+    SentenceEncoderForPreTraining.from_sentence_transformer(start).save_pretrained(tmp_path / "saved")
+    again = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert again.truncate_dim == 8
+    np.testing.assert_allclose(again.encode(sentences), start.encode(sentences), atol=1e-6)
+    SentenceEncoderForPreTraining.from_backbone(str(tmp_path / "saved")).save_pretrained(tmp_path / "second")
+    assert SentenceTransformer(str(tmp_path / "second"), device="cpu").truncate_dim == 8
 
 
 def _changed_in_sentence_transformers(export: Path, folder: Path, change: str) -> Any:

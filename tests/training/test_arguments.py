@@ -307,6 +307,12 @@ def test_options_that_optimizer_or_schedule_do_not_take_are_one_sentence(
         trainer.predict(pairs)
 
 
+@pytest.mark.parametrize("kind", [AlignmentTrainingArguments, TrainingArguments])
+def test_no_steps_are_refused(model: Any, tmp_path: Path, pairs: Any, kind: Any) -> None:
+    with pytest.raises(RecipeError, match="^max_steps 0 trains nothing: give at least 1, or -1 to train for num_train"):
+        AlignmentTrainer(model, kind(str(tmp_path), use_cpu=True, max_steps=0), {"de": pairs}, None, model.tokenizer)
+
+
 def test_a_push_without_a_network_is_one_sentence_before_training(model: Any, tmp_path: Path, pairs: Any) -> None:
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, push_to_hub=True, hub_token=None)
     with pytest.raises(OutputError, match="push_to_hub cannot create the repository"):

@@ -34,7 +34,7 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_run_states_what_it_lost_and_ends_with_an_error_if_that_is_too_much(run: Run, scores: list[float]) -> None:
-    scores += [80.0, 78.5, 80.0, 78.5]
+    scores += [80.0, 78.5, 80.0, 78.5]  # no further ones: the last run is not trained again
     run.start(retention="benchmarks", largest_drop=2, **SHORT)
     sentence = "The score within languages was 80.00 before training and is 78.50 after it."
     assert sentence in facts_of_run(run.out)["training"] and sentence in (run.out / "README.md").read_text("utf-8")
@@ -42,6 +42,8 @@ def test_a_run_states_what_it_lost_and_ends_with_an_error_if_that_is_too_much(ru
         run.start("--overwrite", retention="benchmarks", largest_drop=1, **SHORT)
     state = RunState.read(run.out)
     assert state is not None and state.finished_at_step == 2 and (run.out / "model.safetensors").is_file()
+    with pytest.raises(TrainingError, match="fell from 80.00 to 78.50, more than largest_drop 1: the run is saved in"):
+        run.start("--resume", retention="benchmarks", largest_drop=1, **SHORT)
 
 
 def test_the_share_with_the_highest_sum_of_both_scores_is_chosen(

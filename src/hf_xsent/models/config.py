@@ -53,12 +53,12 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         self.check_encoder()
 
     def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None) -> Self:
-        """Return the config with the pooling, normalization and prompts of a starting model where it has none itself.
+        """Return the config with pooling, normalization, prompts and width of a starting model where it has none.
 
         Without either, the pooling is the mean. ``chosen`` are the settings that the user gave: log a warning for
         others that differ from the starting model's.
         """
-        names = ["pooling", "normalize", *(["prompts", "default_prompt_name"] if self.prompts is None else [])]
+        names = ["pooling", "normalize", "dim", *(["prompts", "default_prompt_name"] if self.prompts is None else [])]
         followed = {"pooling": "mean", "normalize": False} | {**start}
         config = self.copied(**{name: followed.get(name) for name in names if getattr(self, name) is None})
         compared = [] if chosen is None else [name for name in ("pooling", "max_length") if name not in chosen]

@@ -18,7 +18,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback, Tra
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.errors import OutputError, RecipeError
+from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.files import move_into_place, remove
 from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
@@ -91,7 +91,8 @@ class SavingTrainer(HubTrainer):
                 self._stop.restore()
             if saves:
                 self._save_run(run)
-        self.check_result()
+        if (problem := self.problem()) is not None:
+            raise TrainingError(problem)
         if saves and self.args.push_to_hub:
             self.push_to_hub()
         return output
@@ -108,8 +109,9 @@ class SavingTrainer(HubTrainer):
     def after_training(self) -> None:
         """Complete the trained weights before they are saved."""
 
-    def check_result(self) -> None:
-        """Raise an error if the saved model must not be used; it is not uploaded then."""
+    def problem(self) -> str | None:
+        """Return why the trained model must not be used, if so; it is saved, but not uploaded then."""
+        return None
 
     def write_reports(self) -> None:
         """Write what the output folder holds besides the model, in the process that saves."""
@@ -141,7 +143,7 @@ class SavingTrainer(HubTrainer):
         if self.args.should_save:
             run.place_model()
             self.write_reports()
-            run.finish(self.state.global_step)
+            run.finish(self.state.global_step, self.problem())
             logger.info("the trained model is in %s", run.folder)
         self.accelerator.wait_for_everyone()
 

@@ -66,6 +66,7 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ),
     ("fsdp", "adapters"): "adapters are merged into full weights, which FSDP shards: use DDP or ZeRO-2",
     # Settings of training
+    ("no steps",): ("max_steps 0 trains nothing: give at least 1, or -1 to train for num_train_epochs"),
     ("compile_layers", "gradient_checkpointing|activation_checkpointing"): (
         "compile_layers has no effect with activation checkpointing: drop one of the two"
     ),
@@ -170,6 +171,7 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
     stage = _read_config(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0)
     facts = {
         **{f"{flag} of the launcher only": enabled and flag not in set_fields for flag, enabled in launched.items()},
+        "no steps": arguments.max_steps == 0,
         "on a CPU": arguments.use_cpu or not torch.accelerator.is_available(),
         "no GPU": arguments.use_cpu or not torch.cuda.is_available(),
         "no C++ compiler": shutil.which(os.environ.get("CXX", "g++")) is None,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hf_xsent.errors import TrainingError
 from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.task import ModelEncoder
 from hf_xsent.models.sentence_encoder import SentenceEncoder
@@ -36,15 +34,16 @@ class Retention:
         scores, _ = self.task.measure(ModelEncoder(embedder))
         return float(scores.groups["all"]["score"])
 
-    def check(self, largest_drop: float | None, saved_in: str | Path | None) -> None:
-        """Raise an error if the score fell by more than the largest drop that is allowed."""
-        if largest_drop is not None and self.before - self.after > largest_drop:
-            saved = "" if saved_in is None else f"the run is saved in {saved_in}; "
-            raise TrainingError(
-                f"the score within languages fell from {self.before:.2f} to {self.after:.2f}, more than largest_drop "
-                f"{largest_drop:g}: {saved}keep more of the start by share_of_start, or train "
-                "with the objective interpolation"
-            )
+    def problem(self, largest_drop: float | None, saved_in: str | None) -> str | None:
+        """Return a sentence if the score fell by more than the largest drop that is allowed."""
+        if largest_drop is None or self.before - self.after <= largest_drop:
+            return None
+        saved = "" if saved_in is None else f"the run is saved in {saved_in}; "
+        return (
+            f"the score within languages fell from {self.before:.2f} to {self.after:.2f}, more than largest_drop "
+            f"{largest_drop:g}: {saved}keep more of the start by share_of_start, or train with the objective "
+            "interpolation"
+        )
 
 
 def choose_share(

@@ -191,11 +191,11 @@ class AlignmentTrainer(RunTrainer):
             self._retention.after = self._score_within_languages()
             self.log({"retention_before": self._retention.before, "retention": self._retention.after})
 
-    def check_result(self) -> None:
-        """Raise an error if the score within languages fell by more than ``largest_drop``."""
-        if self._retention is not None:
-            saved_in = str(self.args.output_dir) if self.saves_run else None
-            self._retention.check(self.args.largest_drop, saved_in)
+    def problem(self) -> str | None:
+        """Return a sentence if the score within languages fell by more than ``largest_drop``."""
+        if self._retention is None:
+            return None
+        return self._retention.problem(self.args.largest_drop, str(self.args.output_dir) if self.saves_run else None)
 
     def _score_within_languages(self) -> float:
         assert self._retention is not None
