@@ -113,7 +113,8 @@ def serve_page() -> str:
     floors = ", ".join(f"{cosine} ({precision})" for precision, cosine in SMALLEST_COSINE.items())
     results = json.loads(RESULTS.read_text("utf-8"))
     timed = any(row["sentences_per_second"] for row in results[MODEL])
-    speed = " Sentences per second on two cores (llama.cpp: one), batches of 32." if timed else " Speed was not measured."
+    measured = "Sentences per second on two cores (llama.cpp: one), batches of 32."
+    speed = f" {measured if timed else 'Speed was not measured.'}"
     parts = [HEAD.format(summary=_summary(results[MODEL], timed), model=MODEL, speed=speed)]
     for runtime in RUNTIMES:
         file = next(iter(runtime.files))

@@ -12,7 +12,8 @@ import torch
 
 from hf_xsent.cli import main
 from hf_xsent.errors import ModelError
-from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models import embedder
+from hf_xsent.models.precision import choose_device
 
 
 @pytest.mark.parametrize(
@@ -31,13 +32,14 @@ def test_the_model_is_opened_on_the_gpu_of_the_process(
 ) -> None:
     devices = []
 
-    def record(*arguments: Any, **settings: Any) -> None:
-        devices.append(settings["device"])
+    def record(device: Any) -> None:
+        devices.append(str(choose_device(device)))
         raise ModelError("enough")
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(SentenceEmbedder, "from_pretrained", record)
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: None)  # this machine has no GPU to open
+    monkeypatch.setattr(embedder, "choose_device", record)
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert main(["mine", "a", "b", "--model", "x", "-o", str(tmp_path / "o.tsv"), *flags]) == 2
     assert devices == [device]

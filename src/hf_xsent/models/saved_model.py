@@ -164,7 +164,7 @@ class SavedModel(PreTrainedModel):
         return [key for key in own if key not in saved and not key.startswith("encoder.")]
 
     def set_linear_map(self, linear_map: LinearMap | None) -> None:
-        """Take over a linear map from pooled hidden states to embeddings; None changes nothing."""
+        """Set the linear map from pooled hidden states to embeddings; None changes nothing."""
         if linear_map is not None:
             self.linear_map = linear_map.to(self.encoder.device)
 
