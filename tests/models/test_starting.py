@@ -99,9 +99,10 @@ def test_a_recipe_follows_the_start_too(stating: str, tmp_path: Path, caplog: py
 def test_a_folder_with_another_module_starts_from_its_encoder_alone(
     stating: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from sentence_transformers.sentence_transformer.modules import Dense
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 
     model = SentenceTransformer(stating, device="cpu")
+    model.append(Normalize())
     model.append(Dense(32, 32))
     model.save_pretrained(str(tmp_path / "dense"))
     started = SentenceEncoderForPreTraining.from_backbone(str(tmp_path / "dense"))

@@ -60,7 +60,7 @@ class _TorchSession:
     def __init__(self, path: str, providers: list[str]) -> None:
         folder = str(Path(path).parents[1])
         names = ["input_ids", "attention_mask"]
-        self.model = onnx._Sentences(load_encoder(folder), names, read_modules(folder)).eval()
+        self.model = onnx._Sentences(load_encoder(folder), names, read_modules(folder), torch.nn.Identity()).eval()
 
     @torch.no_grad()
     def run(self, outputs: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from itertools import chain
 from types import MappingProxyType
@@ -48,6 +49,7 @@ class SavedModel(PreTrainedModel):
     config_class: Any
     trains = False  # whether the class has the weights that only training needs
     trained_in: str | None = None  # the folder of the run that trained it in this process
+    linear_map: Any  # LinearMap | None: from pooled hidden states to embeddings
     _tokenizer: Any = None
     _saves_heads = True
     _source: str | None = None  # the folder or Hub id of the starting encoder
@@ -68,7 +70,8 @@ class SavedModel(PreTrainedModel):
         config = cls.config_of(config, settings).following(stated, chosen)
         model = cls._over_encoder(name, config, encoder_config, loading)
         model.start_weights([key for key in model.state_dict() if not key.startswith("encoder.")])
-        model.set_linear_map(read_map(name, read_modules(name, **hub), **hub))
+        with suppress(UnsupportedModuleError):  # then its encoder alone is the start
+            model.set_linear_map(read_map(name, read_modules(name, **hub), **hub))
         if "model_type" in stated:
             model.load_matching(stated, read_heads(name, **hub))
         return model
@@ -166,7 +169,8 @@ class SavedModel(PreTrainedModel):
     def set_linear_map(self, linear_map: LinearMap | None) -> None:
         """Set the linear map from pooled hidden states to embeddings; None changes nothing."""
         if linear_map is not None:
-            self.linear_map = linear_map.to(self.encoder.device)
+            device: Any = self.encoder.device
+            self.linear_map = linear_map.to(device)
 
     def start_weights(self, names: Sequence[str]) -> None:
         """Initialize new weights that depend on the encoder."""

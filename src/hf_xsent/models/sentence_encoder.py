@@ -19,7 +19,6 @@ from hf_xsent.models.adapters import add_adapters, merge_adapters
 from hf_xsent.models.backbone import Backbone
 from hf_xsent.models.config import SentenceEncoderConfig
 from hf_xsent.models.families import backbone_of
-from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.loading import build_encoder
 from hf_xsent.models.saved_model import SavedModel
 from hf_xsent.models.text_encoder import SentenceTransformerMethods, TextEncoder, View
@@ -59,7 +58,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         config = config if config.pooling else config.following({})
         super().__init__(config)
         self.encoder: Any = build_encoder(config.encoder_config) if encoder is None else encoder
-        self.linear_map: LinearMap | None = None  # from pooled hidden states to embeddings
+        self.linear_map = None
         if config.lora_rank is not None:
             alpha = 2.0 * config.lora_rank if config.lora_alpha is None else config.lora_alpha
             add_adapters(self.encoder, config.lora_rank, alpha, config.lora_targets)

@@ -1,6 +1,6 @@
 """Remove the language from embeddings without training: center them and project out the language subspace (LSAR).
 
-Embeddings of an encoder tell the language of a text, so that the nearest neighbours of a text are in its language. The
+Embeddings contain the language of a text, so that the nearest neighbours of a text are in its language. The
 means of the languages' embeddings differ mostly in a small subspace (Xie et al., EMNLP 2022). With μ the mean of these
 means, and U the k directions in which they vary most (the right singular vectors of their differences from μ):
 

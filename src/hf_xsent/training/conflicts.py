@@ -171,7 +171,6 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
     stage = _read_config(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0)
     facts = {
         **{f"{flag} of the launcher only": enabled and flag not in set_fields for flag, enabled in launched.items()},
-        "no steps": arguments.max_steps == 0,
         "on a CPU": arguments.use_cpu or not torch.accelerator.is_available(),
         "no GPU": arguments.use_cpu or not torch.cuda.is_available(),
         "no C++ compiler": shutil.which(os.environ.get("CXX", "g++")) is None,
