@@ -40,7 +40,7 @@ NOT_RUN = {  # reason: blocks that say so
     "duckdb": 1,  # tests/mining/test_parquet.py reads the vectors with it
     "hub": 1,
     "runtimes": 11,  # other programs; make test-runtimes runs all that can be installed
-    "onnx": 1,  # an extra; tests/publishing/test_onnx.py runs it where it is installed
+    "onnx": 2,  # an extra; tests/publishing/test_onnx.py runs them where it is installed
     "mteb": 1,  # an extra; tests/evaluation/test_mteb_tasks.py
 }
 STAND_INS = {
@@ -170,7 +170,7 @@ def _ready(page: str) -> None:
     ):
         model = DapForSentenceEmbedding.from_backbone("encoder", pooling="mean", max_length=64).eval()
         export_sentence_transformer(model, "exported", AutoTokenizer.from_pretrained("encoder"), verify=False)
-    if page in ("docs/publish.md", "docs/evaluation.md", "docs/search.md", "docs/serve.md"):
+    if page in ("docs/publish.md", "docs/evaluation.md", "docs/search.md"):
         command = (
             "pretrain --model encoder --data de=pairs.tsv --objectives translation_ranking=1 --output_dir runs/mine "
         )

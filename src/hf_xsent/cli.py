@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,13 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         refuse_secret_arguments(arguments)
         if not arguments or arguments[0] in ("-h", "--help"):
-            print(_overview())
+            _show(_overview())
         elif arguments[0] == "--version":
-            print(__version__)
+            _show(__version__)
         elif arguments[0] not in COMMANDS:
             raise RecipeError(f"unknown command {arguments[0]!r}{did_you_mean(arguments[0], COMMANDS)}")
         elif {"-h", "--help"} & {*arguments}:
-            print(_help(*arguments))
+            _show(_help(*arguments))
         else:
             _run(*arguments)
     except HfXsentError as error:
@@ -64,6 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("hf-xsent: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _show(result: object) -> None:
+    """Print to standard output; stay quiet if its reader, such as head, has closed the pipe."""
+    try:
+        print(result, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at exit
 
 
 def settings_class(name: str) -> Any:
@@ -105,7 +114,7 @@ def _run(name: str, *arguments: str) -> None:
         result = command(settings)
     for item in result if isinstance(result, list) else [result]:
         if item is not None and type(item).__str__ is not object.__str__:  # type: ignore[comparison-overlap]
-            print(item)
+            _show(item)
 
 
 @contextmanager

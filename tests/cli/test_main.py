@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -213,3 +214,14 @@ def test_names_that_are_too_long_are_refused_in_one_sentence(
     assert main(command.format("x" * 300).split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("hf-xsent: ") and len(line) < 700
+
+
+@pytest.mark.parametrize("arguments", [[], ["--version"], ["pretrain", "--help"]])
+def test_a_closed_pipe_ends_the_output_without_a_traceback(arguments: list[str]) -> None:
+    """As in ``hf-xsent pretrain --help | head``."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = ["-c", "import sys; from hf_xsent.cli import program; program(sys.argv[1:])"]
+    done = subprocess.run([sys.executable, *program, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -61,6 +61,10 @@ def test_differences_are_those_of_the_figures_and_the_table_marks_clear_ones() -
     assert lines[0].split("  ")[0] == "Tatoeba, mean" and "model 0" in lines[0] and "95% interval" in lines[0]
     (mean,) = (line for line in lines if line.startswith("mean of all"))
     assert mean.count("*") == 1
+    others = [line for line in lines if line.split("  ")[0].endswith(", mean of all")]
+    assert [line.split(",")[0] for line in others] == ["xx→en", "en→xx"]  # all that the protocol explains is shown
+    for line, metric in zip(others, ("forward", "backward"), strict=True):
+        assert all(f"{report.groups['all'][metric]:.2f}" in line for report in reports.values())
     assert "model 1 scores higher than model 0 (mean over group all); model 1 - model 0: +" in text
     assert "no clear difference (mean over group all); model 2 - model 0: " in text
 

@@ -64,6 +64,19 @@ def test_the_time_left_does_not_count_a_measurement_before_the_first_step(caplog
     assert bar.bar is None
 
 
+def test_after_the_last_step_the_log_says_what_follows(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    bar, arguments = ProgressBar(), SimpleNamespace(disable_tqdm=False)
+    control = SimpleNamespace(should_evaluate=True, should_save=True)
+    state = SimpleNamespace(max_steps=2, global_step=0, is_world_process_zero=True)
+    for step in (1, 2):
+        bar.on_step_begin(arguments, state, control)
+        state.global_step = step
+        bar.on_step_end(arguments, state, control)
+        assert (bar.bar is None) == (step == 2)  # no bar repeats "00:00 left"
+    assert caplog.messages == ["step 2 was the last: measuring the dev pairs, then saving a checkpoint"]
+
+
 # Signals
 
 ARGUMENTS, STATE = SimpleNamespace(world_size=1), SimpleNamespace()

@@ -114,15 +114,21 @@ def compare_with_first(task: EvaluationTask, name: str, first: Measurement, othe
 
 
 def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str:
-    """Format the main metric of several models, and a verdict for each model after the first."""
+    """Format the main metric of several models, means of the others, and a verdict for each model after the first."""
     first, *others = reports
     metric = task.main_metric
+    figures = [(label, name, metric) for label, name, _ in reports[first].rows()]
+    if others:
+        differences = reports[others[0]].differences
+        group = _overall(differences)
+        further = [key for key in task.headings if key in differences[group] and key != metric]
+        figures += [(f"{task.headings[key]}, mean of {group}", group, key) for key in further]
     rows: list[list[object]] = []
-    for label, name, metrics in reports[first].rows():
-        row: list[object] = [label, metrics[metric]]
+    for label, name, key in figures:
+        row: list[object] = [label, _figure(reports[first], name, key)]
         for other in others:
-            difference = Difference(*reports[other].differences[name][metric])
-            row.append((reports[other].groups | reports[other].languages)[name][metric])
+            difference = Difference(*reports[other].differences[name][key])
+            row.append(_figure(reports[other], name, key))
             row.append(f"{difference}{' *' if difference.significant else '  '}")
         rows.append(row)
     headings = (heading for name in others for heading in (name, "difference (95% interval)"))
@@ -132,9 +138,18 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
     return f"{Table([title, first, *headings], rows)}\n{notes}\n{verdicts}\n{task.protocol}"
 
 
+def _figure(report: Report, name: str, metric: str) -> float:
+    return (report.groups | report.languages)[name][metric]
+
+
+def _overall(differences: Mapping[str, Any]) -> str:
+    """Return the group of all languages, or the last one."""
+    return "all" if "all" in differences else list(differences)[-1]
+
+
 def _verdict(first: str, name: str, differences: Mapping[str, Mapping[str, list[float]]], metric: str) -> str:
     """Write a sentence on whether a model is better than the first by the overall mean."""
-    group = "all" if "all" in differences else list(differences)[-1]
+    group = _overall(differences)
     difference = Difference(*differences[group][metric])
     if difference.significant:
         better, worse = (name, first) if difference.value > 0 else (first, name)

@@ -58,8 +58,8 @@ def notes(reports: Reports) -> list[str]:
         return []
     each = ", ".join(f"{name} {length}" for name, length in lengths.items())
     return [
-        f"models read texts of different lengths in tokens ({each}): set max_length to {min(lengths.values())} to "
-        "compare them on the same texts"
+        f"models read texts of different lengths in tokens ({each}): compare them on the same texts with "
+        f"--max_length {min(lengths.values())} (in Python max_length={min(lengths.values())})"
     ]
 
 

@@ -147,9 +147,15 @@ class ProgressBar(TrainerCallback):
             )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Advance the bar."""
-        if self.bar is not None:
-            self.bar.update(state.global_step - self.bar.n)
+        """Advance the bar; close it after the last step, and say what follows."""
+        if self.bar is None:
+            return
+        self.bar.update(state.global_step - self.bar.n)
+        if state.global_step >= state.max_steps:
+            self.on_train_end(args, state, control)
+            doing = [("measuring the dev pairs", control.should_evaluate), ("saving a checkpoint", control.should_save)]
+            if state.is_world_process_zero and (follows := [what for what, requested in doing if requested]):
+                logger.info("step %d was the last: %s", state.global_step, ", then ".join(follows))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Log loss, dev scores and speed."""
