@@ -69,7 +69,7 @@ The code on this page is for {model}; the model card of an export has the same c
 length.
 """
 PROMPT = """`"query: "` is the prompt of e5. Those of your model are in
-`exported-all/config_sentence_transformers.json`, under `prompts`; without a default prompt there, leave it out.
+`exported-all/config_sentence_transformers.json`, under `prompts`; without a default prompt there, omit it.
 """
 TAIL = """## Check an export
 
