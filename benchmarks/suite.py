@@ -53,6 +53,8 @@ def main() -> None:
     parser.add_argument("--max_length", type=int, default=192)
     options = parser.parse_args()
     configure_logging()
+    if wrong := [text for text in options.models if not Path(text.partition("=")[2]).is_dir() or "=" not in text]:
+        parser.error(f"{wrong[0]} is not NAME=FOLDER with an existing folder")
     folders = {name: Path(path).resolve() for name, _, path in (text.partition("=") for text in options.models)}
     data, output = Path(options.data).resolve(), Path(options.output).resolve()
     with TemporaryDirectory() as folder:

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from transformers import TrainingArguments
 
-from hf_xsent import AlignmentTrainer, SentenceEmbedder, export_sentence_transformer, load_bitext
-from hf_xsent.errors import DataError, ModelError
+from hf_xsent import AlignmentTrainer, MoCoAlignedBert, SentenceEmbedder, export_sentence_transformer, load_bitext
+from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.publishing.language_subspace import TEXTS, read_texts
+from hf_xsent.tensors.packing import pack
+from hf_xsent.training.averaging import average_with_start, starting_weights
 
 TEXTS_OF = {
     "de": ["der hund", "ein hund und die katze", "das haus"],
@@ -47,6 +51,41 @@ def test_all_languages_have_the_same_mean_and_what_is_left_is_unchanged(
     np.testing.assert_allclose(after.encode(sentences), centered - centered @ basis @ basis.T, atol=1e-5)
     ours = SentenceEmbedder.from_pretrained(str(tmp_path / "out"), device="cpu")
     np.testing.assert_allclose(ours.encode(sentences), after.encode(sentences), atol=1e-5)
+
+
+def test_a_model_in_memory_stays_as_it_was(
+    encoder_folders: dict[str, Path], tmp_path: Path, files: list[str], sentences: list[str]
+) -> None:
+    model = SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"])).eval()
+    before = model.encode(sentences)
+    export_sentence_transformer(model, str(tmp_path / "out"), remove_language=files)
+    assert model.linear_map is None
+    np.testing.assert_array_equal(model.encode(sentences), before)
+
+
+def test_the_start_s_share_includes_the_layer(
+    encoder_folders: dict[str, Path], tmp_path: Path, files: list[str]
+) -> None:
+    folder = _exported(encoder_folders["bert"], tmp_path, files)
+    model = SentenceEncoderForPreTraining.from_backbone(str(folder))
+    start, weight = starting_weights(model), model.linear_map.weight.detach().clone()
+    with torch.no_grad():
+        model.linear_map.weight += 1
+    average_with_start(model, start, 0.25)
+    torch.testing.assert_close(model.linear_map.weight.detach(), weight + 0.75)
+
+
+def test_keys_of_momentum_contrast_pass_the_layer(
+    encoder_folders: dict[str, Path], tmp_path: Path, files: list[str]
+) -> None:
+    """At the start, the momentum encoder equals the encoder, and so do the embeddings of the targets."""
+    folder = _exported(encoder_folders["bert"], tmp_path, files)
+    model = MoCoAlignedBert.from_backbone(str(folder), pooling="mean").eval()
+    ids = model.tokenizer(["der hund", "the dog"], padding=True, return_tensors="pt")
+    packed = pack([ids["input_ids"]], [ids["attention_mask"]])
+    with torch.no_grad():
+        target = model.embed([ids["input_ids"][1:]], [ids["attention_mask"][1:]])
+    torch.testing.assert_close(model._momentum_target(packed), target)
 
 
 @pytest.mark.parametrize("loaded", [False, True])
@@ -96,6 +135,16 @@ def test_one_language_and_a_layer_with_an_activation_are_refused(
     SentenceTransformer(modules=[Transformer(encoder), Pooling(32), Dense(32, 32)]).save(str(tmp_path / "tanh"))
     with pytest.raises(ModelError, match="ends in a layer with an activation"):
         export_sentence_transformer(str(tmp_path / "tanh"), str(tmp_path / "out"), remove_language=files)
+    (tmp_path / "it.txt").write_text("\n\n", encoding="utf-8")
+    with pytest.raises(DataError, match="the files of it have no text"):
+        export_sentence_transformer(
+            encoder, str(tmp_path / "empty"), remove_language=[*files, f"it={tmp_path / 'it.txt'}"]
+        )
+    with pytest.raises(RecipeError, match="gguf files cannot have the linear layer"):
+        export_sentence_transformer(encoder, str(tmp_path / "gguf"), remove_language=files, gguf=["q8_0"])
+    model = DualPivotForSentenceEmbedding.from_backbone(encoder)
+    with pytest.raises(ModelError, match="remove_language does not support dual pivot"):
+        export_sentence_transformer(model, str(tmp_path / "pivot"), remove_language=files)
     with pytest.raises(DataError, match="needs texts of two languages or more, not only of de"):
         export_sentence_transformer(encoder, str(tmp_path / "one"), remove_language=files[:1])
 

@@ -316,7 +316,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
             return None
         count = len(packed.lengths)
         targets = packed.select(torch.arange(count, device=packed.lengths.device) >= count // 2)
-        return self._embed_with(backbone_of(objective.key_encoder), targets, View(None, self.config.pooling))
+        own = View(self.default_layer, self.config.pooling)
+        return self._embed_with(backbone_of(objective.key_encoder), targets, own)
 
     def _sentence_vectors(self, states: TokenStates) -> Tensor:
         packed = states.packed

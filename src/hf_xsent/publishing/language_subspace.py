@@ -33,10 +33,10 @@ TEXTS = 200  # of each language
 DIMENSIONS = 20  # at most; with 36 languages, 20 to 35 were equally good, 10 were not
 
 
-def read_texts(data: Sequence[str], target_language: str = "en") -> dict[str, list[str]]:
+def read_texts(data: Sequence[str]) -> dict[str, list[str]]:
     """Read the first texts of each language: lines of ``.txt`` files, and both sides of pairs."""
     texts: dict[str, list[str]] = {}
-    sources = resolve_sources(data, target_language=target_language)
+    sources = resolve_sources(data)
     share = max(1, TEXTS // len(sources))  # of the target side, so that it comes from the pairs of all languages
     for language, files in sources.items():
         for source in files:
@@ -47,7 +47,9 @@ def read_texts(data: Sequence[str], target_language: str = "en") -> dict[str, li
                 continue
             pairs = list(islice(read_pairs(source), TEXTS))
             own += [pair[0] for pair in pairs[: TEXTS - len(own)]]
-            texts.setdefault(target_language, []).extend(pair[1] for pair in pairs[:share])
+            texts.setdefault(source.target_language, []).extend(pair[1] for pair in pairs[:share])
+    if empty := [language for language, own in texts.items() if not own]:
+        raise DataError(f"the files of {empty[0]} have no text: give its texts, or omit it")
     return texts
 
 
@@ -56,11 +58,13 @@ def language_free_map(embedder: SentenceEmbedder, texts: Mapping[str, Sequence[s
     if len(texts) < 2:
         raise DataError(f"--remove_language needs texts of two languages or more, not only of {', '.join(texts)}")
     model, config = embedder.model, embedder.model.config
+    if model.default_layer is None:
+        raise ModelError("remove_language does not support dual pivot: export the encoder that it started from")
     if model.linear_map is not None and not isinstance(model.linear_map.activation, nn.Identity):
         raise ModelError("this model ends in a layer with an activation, after which no linear layer can be merged")
     normalize, config.normalize = config.normalize, False  # the layer comes before normalization
     try:
-        means = np.stack([embedder.encode(some).mean(0, dtype=np.float64) for some in texts.values()])
+        means = np.stack([embedder.encode(own).mean(0, dtype=np.float64) for own in texts.values()])
     finally:
         config.normalize = normalize
     center = means.mean(0)

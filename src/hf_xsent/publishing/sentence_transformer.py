@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,18 +69,17 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
             "the tokenizer has more pieces than the encoder has embeddings: give the model's own tokenizer"
         )
 
-    if settings.remove_language:
-        embedder.model.linear_map = language_free_map(embedder, read_texts(settings.remove_language))
     if isinstance(embedder.model, DualPivotForSentenceEmbedding) or config.pooling == "max":
         kind = "max pooling" if config.pooling == "max" else "a weighted sum of layers"
         logger.warning("text-embeddings-inference and vLLM cannot serve %s: use sentence-transformers", kind)
-    with writing(folder, folder=True) as part:
+    with writing(folder, folder=True) as part, _language_removed(embedder, settings.remove_language):
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
         run = model.trained_in if isinstance(model, SentenceEncoder) else model
         facts = facts_of_run(run) if run else {}
-        if facts:
-            write_json(part / RUN_FACTS, facts | {"exported_from": identify_model(str(run))})
+        if facts:  # results of the run are those of the export, unless its embeddings were changed
+            origin = {} if settings.remove_language else {"exported_from": identify_model(str(run))}
+            write_json(part / RUN_FACTS, facts | origin)
         if settings.verify:
             _verify(embedder, part, settings.dtype)
         _add_formats(settings, part)
@@ -88,6 +89,18 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         write_text(part / "README.md", f"{card}\n")
     logger.info('exported to %s: open it with SentenceTransformer("%s")', folder, folder)
     return folder
+
+
+@contextmanager
+def _language_removed(embedder: SentenceEmbedder, data: Sequence[str] | None) -> Iterator[None]:
+    """Give the model the layer that removes the language; afterwards, the caller's model is as it was."""
+    earlier = embedder.model.linear_map
+    if data:
+        embedder.model.linear_map = language_free_map(embedder, read_texts(data))
+    try:
+        yield
+    finally:
+        embedder.model.linear_map = earlier
 
 
 def _add_formats(settings: ExportSettings, folder: Path) -> None:

@@ -97,6 +97,8 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
             defaults = {name: ExportSettings.__dataclass_fields__[name].default for name in measured}
             if unused := [name for name in measured if getattr(self, name) != defaults[name]]:
                 raise RecipeError(f"--{unused[0]} is for the accuracy of quantized files: add --onnx int8")
+        if self.remove_language and self.gguf:
+            raise RecipeError("--gguf files cannot have the linear layer of --remove_language: drop one of the two")
         if self.onnx == "int8" and self.tatoeba is None:
             raise RecipeError("--onnx int8 needs a test set to measure its accuracy: give --tatoeba")
 

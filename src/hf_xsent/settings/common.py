@@ -67,6 +67,6 @@ class TatoebaSettings:
     sample: int = setting(1000, "Measure at most N pairs per language.", at_least=1)
 
     def __post_init__(self) -> None:
-        """Refuse a sample of nothing."""
+        """Refuse the settings of a measurement without its data."""
         if self.tatoeba is None and self.sample != 1000:
             raise RecipeError("--sample is for the accuracy on Tatoeba: add --tatoeba")
