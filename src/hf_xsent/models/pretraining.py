@@ -321,10 +321,8 @@ class SentenceEncoderForPreTraining(SentenceEncoder):
 
     def _sentence_vectors(self, states: TokenStates) -> Tensor:
         packed = states.packed
-        if self.config.pooling == "cls":
-            vectors = states.at(packed.first_tokens)
-        else:
-            vectors = pool(states.states, packed, self.config.pooling)
+        first = self.config.pooling == "cls"
+        vectors = states.at(packed.first_tokens) if first else pool(states.states, packed, self.config.pooling)
         vectors = vectors[packed.restore]
         return self._finish(vectors if self.training_mlp is None else self.training_mlp(vectors))
 
