@@ -105,6 +105,8 @@ def _help(name: str, *arguments: str) -> str:
 
 def _run(name: str, *arguments: str) -> None:
     """Run a command and print its result."""
+    if sys.stderr.isatty():
+        print(f"hf-xsent {name} starts", file=sys.stderr)  # loading torch takes seconds
     from hf_xsent.logs import configure_logging  # loads transformers, which help does not need
 
     command = load_command(name)

@@ -146,6 +146,12 @@ def test_only_files_named_by_a_code_are_languages(tmp_path: Path) -> None:
         load_parallel(tmp_path)
 
 
+def test_two_files_of_one_language_are_refused(tmp_path: Path) -> None:
+    _write(tmp_path, {"deu_Latn.dev": GERMAN, "deu_Latn.devtest": GERMAN, "eng_Latn.devtest": ENGLISH})
+    with pytest.raises(DataError, match=r"deu_Latn\.dev and deu_Latn\.devtest are the same set: keep one of them"):
+        load_parallel(tmp_path)
+
+
 def test_a_table_has_a_column_for_each_language(tmp_path: Path) -> None:
     rows = zip(GERMAN.splitlines(), ENGLISH.splitlines(), strict=True)
     (tmp_path / "pool.tsv").write_text("de\ten\n" + "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")

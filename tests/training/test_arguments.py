@@ -288,10 +288,15 @@ def test_plain_arguments_lower_the_rate_by_dev_accuracy(model: Any, tmp_path: Pa
     AlignmentTrainer(model, plain, {"de": pairs}, {"de": pairs[:4]}, model.tokenizer).train()
 
 
+def test_arguments_of_the_optimizer_that_it_would_ignore_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="torch's AdamW takes no optim_args: use adam_beta1"):
+        AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, optim_args="beta=0.9")
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"optim_args": "rank"}, "^optim .* with optim_args 'rank' cannot be built: "),
+        ({"optim": "adagrad", "optim_args": "rank"}, "^optim .* with optim_args 'rank' cannot be built: "),
         ({"lr_scheduler_kwargs": {"speed": 3}}, "^lr_scheduler_type .* with lr_scheduler_kwargs .* cannot be built: "),
     ],
 )

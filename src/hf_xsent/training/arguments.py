@@ -179,7 +179,6 @@ def check_trainer(
     facts = {
         "dev pairs": dev is not None and arguments.eval_strategy != "no",
         "no dev pairs": dev is None,
-        "no steps": arguments.max_steps == 0,
         "float16 weights": torch.float16 in dtypes,
         "bfloat16 weights": torch.bfloat16 in dtypes,
         "no heads": not any("objectives." in name for name, weight in weights.items() if weight.requires_grad),

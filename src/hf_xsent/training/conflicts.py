@@ -66,6 +66,9 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ),
     ("fsdp", "adapters"): "adapters are merged into full weights, which FSDP shards: use DDP or ZeRO-2",
     # Settings of training
+    ("optim_args", "torch's AdamW"): (
+        "torch's AdamW takes no optim_args: use adam_beta1, adam_beta2, adam_epsilon and weight_decay"
+    ),
     ("no steps",): ("max_steps 0 trains nothing: give at least 1, or -1 to train for num_train_epochs"),
     ("compile_layers", "gradient_checkpointing|activation_checkpointing"): (
         "compile_layers has no effect with activation checkpointing: drop one of the two"
@@ -181,6 +184,8 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "automatic share": getattr(arguments, "share_of_start", 0) == AUTO,
         "no retention": getattr(arguments, "retention", None) is None,
         "no workers": not arguments.dataloader_num_workers,
+        "no steps": arguments.max_steps == 0,
+        "torch's AdamW": arguments.optim.startswith("adamw_torch"),
         "plateau": arguments.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU,
     }
     return set_fields | {name for name, holds in facts.items() if holds}

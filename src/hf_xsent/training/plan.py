@@ -60,7 +60,6 @@ class Plan:
         has_dev = bool(recipe.data.dev or recipe.data.dev_pairs)
         facts = facts_of_arguments(training) | facts_of_model(config, training)
         facts |= {"dev pairs"} if has_dev and training.eval_strategy != "no" else set()
-        facts |= {"no steps"} if training.max_steps == 0 else set()
         refuse_conflicts(facts | (set() if has_dev else {"no dev pairs"}))
         _check_kind_of_data(recipe.data, config)
         check_frozen_layers(training.frozen_layers, encoder_config)

@@ -38,7 +38,10 @@ def find_sets(
     folder = Path(source)
     if folder.is_dir():
         names = ((re.fullmatch(files, strip_compression(path.name)), path) for path in sorted(folder.iterdir()))
-        places: dict[Any, Place] = {_name(match): path for match, path in names if match}
+        places: dict[Any, Place] = {}
+        for match, path in names:
+            if match and (first := places.setdefault(_name(match), path)) is not path:
+                raise DataError(f"{first} and {path.name} are the same set: keep one of them in the folder")
         if not places:
             raise DataError(f"{folder} has no files such as {example}")
         return places
