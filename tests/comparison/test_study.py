@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hf_xsent.comparison.settings import Budget
 from hf_xsent.comparison.study import Study
 from hf_xsent.errors import HfXsentError, RecipeError
 from hf_xsent.evaluation.registry import load_task
+from hf_xsent.settings.yaml12 import parse_yaml
 
 
 def _read(study: StudyFile, flags: dict[str, list[str]] | None = None, **changes: Any) -> Study:
@@ -217,3 +219,12 @@ def test_a_teacher_is_known_by_its_files(study: StudyFile, encoder_folders: dict
     moved = tmp_path / "moved"
     shutil.copytree(encoder_folders["bert"], moved)
     assert folder(moved) == folder(encoder_folders["bert"]) != folder(encoder_folders["xlm-roberta"])
+
+
+def test_the_smallest_study_of_the_page_is_the_same_in_python_and_in_a_file() -> None:
+    page = (Path(__file__).parents[2] / "docs/comparing_methods.md").read_text("utf-8")
+    python, yaml = (page.split(f"```{language}\n")[1].split("```")[0] for language in ("python", "yaml"))
+    call = next(node for node in ast.walk(ast.parse(python)) if isinstance(node, ast.Call))
+    said = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    assert said.pop("output")
+    assert said == parse_yaml(yaml)
