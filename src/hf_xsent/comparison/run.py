@@ -49,7 +49,8 @@ class Run:
 
     def settings(self) -> dict[str, Any]:
         """Return the recipe with the settings that the study sets."""
-        return self.recipe | run_settings(self.model, self.pooling, self.seed, self.steps, str(self.training))
+        steps = self.steps or -1  # pretrain refuses 0
+        return self.recipe | run_settings(self.model, self.pooling, self.seed, steps, str(self.training))
 
     @property
     def has_model(self) -> bool:
