@@ -17,6 +17,7 @@ from hf_xsent.evaluation.report import Report
 from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.similarity import spearman
+from hf_xsent.evaluation.task import Start
 
 QUESTIONS, CODES = 5, ("de", "en", "fr")
 
@@ -101,7 +102,7 @@ def test_retention_is_similarity_and_retrieval_within_a_language_and_what_stayed
     task = RetentionTask([sts, *_sets()])
     alone = task.score(after)
     assert "cosine" not in alone.languages["STS en"]
-    scores = task.beside(before).score(after)
+    scores = task.beside(Start("before", before)).score(after)
     first, second = (unit(after(side)) for side in (sts.sources, sts.targets))
     assert scores.languages["STS en"]["score"] == pytest.approx(spearman((first * second).sum(1), sts.gold))
     within = AnswerRetrievalTask(_sets()).score(after).languages["de"]["mrr"]
@@ -110,7 +111,7 @@ def test_retention_is_similarity_and_retrieval_within_a_language_and_what_stayed
     assert scores.languages["XQuAD-R de"]["cosine"] == pytest.approx(float((old * new).sum(1).mean()), abs=1e-6)
     assert scores.languages["XQuAD-R de"]["neighbours"] == 100  # of five questions, four are neighbours
     assert {*scores.groups} == {"STS", "XQuAD-R", "all"}
-    same = task.beside(after).score(after).groups
+    same = task.beside(Start("after", after)).score(after).groups
     assert (same["all"]["cosine"], same["XQuAD-R"]["neighbours"]) == (pytest.approx(1), 100)
     for name in ("STS en", "STS", "all"):  # only questions are searched
         assert "neighbours" not in (scores.languages | scores.groups)[name]

@@ -411,3 +411,38 @@ def test_published_figures_stand_beside_the_groups_they_are_of():
     lines = published_lines(TatoebaTask([PairSet("deu", ["a"], ["b"])]), ["36", "all"])
     assert "published, 36: mBERT + DAP xx→en 90.9, en→xx 91.2, mean 91.05 (DAP (arXiv:2305.09148))" in lines
     assert not any("published, 4:" in line for line in lines)
+
+
+def test_results_beside_a_start_are_of_this_start(
+    encoder_folders: dict[str, Path], suite: Path, tmp_path: Path
+) -> None:
+    bert, modernbert, third = (str(encoder_folders[name]) for name in ("bert", "modernbert", "xlm-roberta"))
+
+    def cosines(*models: str, **options: str) -> list[float | None]:
+        tasks = {"retention": {"data": str(suite), **options}}
+        reports = evaluate(list(models), tasks, output=tmp_path / "results.json", device="cpu").reports
+        return [report.groups["all"].get("cosine") for report in reports]
+
+    first, second = cosines(third, start=bert), cosines(third, start=modernbert)
+    assert first != second and cosines(third, start=bert) == first and cosines(third) == [None]
+    assert cosines(bert, third, start=modernbert)[1:] == second  # not beside the first of several
+    assert cosines(bert, third) == [None, *first]
+
+
+def test_a_difference_stays_while_both_models_are_as_they_were(
+    encoder_folders: dict[str, Path], suite: Path, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", str(encoder_folders["modernbert"])
+    shutil.copytree(encoder_folders["bert"], first)
+    settings: Any = {"tasks": {"tatoeba": str(suite / "tatoeba")}, "output": tmp_path / "o.json", "device": "cpu"}
+
+    def compared() -> dict[str, bool]:
+        return {report.settings["model"]: bool(report.differences) for report in read_reports(tmp_path / "o.json")}
+
+    evaluate([str(first), second], **settings)
+    evaluate(second, **settings)
+    assert compared() == {str(first): False, second: True}
+    weights = load_file(first / "model.safetensors")
+    save_file({name: weight + 0.1 for name, weight in weights.items()}, first / "model.safetensors")
+    evaluate(str(first), **settings)
+    assert compared() == {second: False, str(first): False}

@@ -11,6 +11,7 @@ import pytest
 from datasets import Dataset
 
 from hf_xsent import evaluate
+from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.evaluation.pairs import PairsTask
 from hf_xsent.evaluation.report import Measurement, Report, compare_with_first, comparison_table
 
@@ -73,6 +74,19 @@ def test_equal_sentences_are_the_same(tmp_path: Path):
     task = PairsTask.load({"de": tmp_path / "test.tsv"}, cache_dir=tmp_path / "cache")
     same = task.score(lambda sentences: np.ones((len(sentences), 2), dtype=np.float32))
     assert same.languages["de"]["forward"] == same.languages["de"]["mean_5"] == 100
+
+
+@pytest.mark.parametrize("copies", [1, 5, 6, 20])
+def test_a_nearer_sentence_of_the_same_side_counts_however_often_a_sentence_occurs(copies: int) -> None:
+    degrees = {"Ja.": 0, "Yes.": 20, "Jawohl.": 2, "Far.": 120}
+
+    def encode(sentences: Sequence[str]) -> np.ndarray:
+        angles = np.deg2rad([degrees[text] for text in sentences])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+    sides = zip(*[("Ja.", "Yes.")] * copies, ("Jawohl.", "Far."), strict=True)
+    scores = PairsTask([PairSet("de", *map(list, sides))]).score(encode)
+    assert scores.languages["de"]["forward_beside"] == 0
 
 
 def test_languages_and_max_pairs(tmp_path: Path):

@@ -331,7 +331,7 @@ def _changed_in_sentence_transformers(export: Path, folder: Path, change: str) -
     if change == "pooling":
         model[1] = Pooling(32, pooling_mode="cls")
     elif change == "module":
-        model.append(Dense(32, 6))
+        model.append(Dense(32, 32))
     else:
         del model[2]  # Normalize
         model.prompts, model.default_prompt_name, model.truncate_dim, model.max_seq_length = {}, None, 16, 5

@@ -292,16 +292,28 @@ def test_a_linear_layer_after_pooling_is_applied_as_in_labse(
     from sentence_transformers import SentenceTransformer
 
     encoder = encoder_folders["bert"]
-    modules = [Transformer(str(encoder)), Pooling(32, "cls"), Dense(32, 24, activation_function=activation)]
+    modules = [Transformer(str(encoder)), Pooling(32, "cls"), Dense(32, 32, activation_function=activation)]
     model = SentenceTransformer(modules=[*modules, *([Normalize()] if normalize else [])], device="cpu")
     model.save(str(tmp_path / "st"))
     embedder = SentenceEmbedder.from_pretrained(str(tmp_path / "st"), device="cpu")
     expected = model.encode(sentences)
-    assert embedder.width == 24
     np.testing.assert_allclose(embedder.encode(sentences), expected, atol=1e-6)
     np.testing.assert_allclose(embedder.encode(sentences, truncate_dim=8), expected[:, :8], atol=1e-6)
     with pytest.raises(ModelError, match="maps its last layer: it has no other layers"):
         SentenceEmbedder.from_pretrained(str(tmp_path / "st"), layer=1, device="cpu").encode(sentences)
+    with pytest.raises(ModelError, match="st' maps its pooled layer and has no pooling 'mean': omit it"):
+        SentenceEmbedder.from_pretrained(str(tmp_path / "st"), pooling="mean", device="cpu")
+
+
+def test_a_layer_that_changes_the_width_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    from sentence_transformers.models import Dense, Pooling, Transformer
+
+    from sentence_transformers import SentenceTransformer
+
+    modules = [Transformer(str(encoder_folders["bert"])), Pooling(32), Dense(32, 16)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "st"))
+    with pytest.raises(ModelError, match="st' has a module Dense that changes the width: open it with sentence_trans"):
+        SentenceEmbedder.from_pretrained(str(tmp_path / "st"))
 
 
 def test_half_precision_models_give_float32_vectors(encoder_folders: dict[str, Path], sentences: list[str]) -> None:

@@ -40,6 +40,15 @@ def test_batches_of_all_kinds_get_the_same_vectors(encoder: Encoder) -> None:
     np.testing.assert_allclose(np.asarray(rows["embedding"], np.float32), expected, atol=1e-6)
 
 
+def test_an_empty_table_gets_a_column_of_the_same_type(encoder: Encoder) -> None:
+    """SentenceTransformer returns an array without a width."""
+    from sentence_transformers import SentenceTransformer
+
+    for model in (encoder, Encoder(SentenceTransformer(str(encoder.name), device="cpu"))):
+        empty, full = (model(pa.table({"text": pa.array(texts, pa.string())})) for texts in ([], TEXTS))
+        assert len(empty) == 0 and empty.schema == full.schema
+
+
 @pytest.mark.parametrize(
     "batch", [{"sentence": TEXTS}, pa.table({"sentence": TEXTS}), pd.DataFrame({"sentence": TEXTS})]
 )

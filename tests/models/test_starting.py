@@ -21,6 +21,7 @@ from hf_xsent import (
     export_sentence_transformer,
 )
 from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.models.dual_pivot import DualPivotForPreTraining
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import build_recipe
 from sentence_transformers import SentenceTransformer
@@ -134,6 +135,46 @@ def test_a_sentence_transformer_trains_in_place(
     assert np.abs(after - before).max() > 0.01
     for opened in (trainer.model, SentenceTransformer(str(tmp_path / "run"), device="cpu")):
         np.testing.assert_allclose(opened.encode(sentences), after, atol=1e-5)
+
+
+def test_a_linear_layer_of_a_sentence_transformer_trains_in_place(stating: str, tmp_path: Path, pairs: Any) -> None:
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    model = SentenceTransformer(stating, device="cpu")
+    model[2] = Dense(32, 32)
+    before = model[2].linear.weight.detach().clone()
+    arguments = TrainingArguments(
+        str(tmp_path / "run"), max_steps=2, per_device_train_batch_size=4, learning_rate=0.01, use_cpu=True,
+        report_to="none",
+    )  # fmt: skip
+    AlignmentTrainer(model, arguments, {"de": pairs}).train()  # type: ignore[arg-type]
+    assert (model[2].linear.weight - before).abs().max() > 1e-3
+    saved = SentenceTransformer(str(tmp_path / "run"), device="cpu")
+    np.testing.assert_allclose(model.encode(["a dog"]), saved.encode(["a dog"]), atol=1e-6)
+
+
+def test_the_start_of_a_model_in_memory_is_not_read_from_its_folder(stating: str, tmp_path: Path, pairs: Any) -> None:
+    """Its weights may have changed since it was loaded."""
+    start = SentenceTransformer(stating, device="cpu")
+    model = SentenceEncoderForPreTraining.from_sentence_transformer(start, objectives={"interpolation": 1.0})
+    arguments = TrainingArguments(str(tmp_path / "run"), max_steps=1, use_cpu=True, report_to="none")
+    with pytest.raises(RecipeError, match="interpolation needs the starting encoder: .* or give its embeddings as te"):
+        AlignmentTrainer(model, arguments, {"de": pairs})
+    AlignmentTrainer(model, arguments, {"de": pairs}, teachers={"interpolation": start.encode})
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_dual_pivot_refuses_a_start_with_a_linear_layer(stating: str, tmp_path: Path, loaded: bool) -> None:
+    from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+
+    model = SentenceTransformer(stating, device="cpu")
+    model[1], model[2] = Pooling(32, pooling_mode="mean"), Dense(32, 32)
+    model.save_pretrained(str(tmp_path / "dense"))
+    with pytest.raises(RecipeError, match="dual pivot .* cannot start from a model with a module Dense: save its enc"):
+        if loaded:
+            DualPivotForPreTraining.from_sentence_transformer(model)
+        recipe = {"model": str(tmp_path / "dense"), "method": "dual-pivot", "data": ["de=x"], "output_dir": "o"}
+        Plan.of(build_recipe([recipe]))
 
 
 def test_objectives_with_masks_start_from_a_sentence_transformer(stating: str) -> None:

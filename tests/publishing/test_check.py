@@ -13,7 +13,7 @@ import pytest
 
 from hf_xsent import check_runtimes
 from hf_xsent.errors import ModelError
-from hf_xsent.publishing import check
+from hf_xsent.publishing import check, runtimes
 from hf_xsent.publishing.check import Opened, check_sentences, compare
 from hf_xsent.publishing.runtimes import RUNTIMES, Runtime, runtimes_table
 
@@ -80,13 +80,13 @@ def test_an_export_is_opened_in_fresh_processes(
 ) -> None:
     reference = RUNTIMES[0]
     absent = Runtime("absent", "openvino.py", {"model.safetensors": "float32"}, "no-such-package", "[]")
-    monkeypatch.setattr(check, "RUNTIMES", (reference, absent))
+    monkeypatch.setattr(runtimes, "RUNTIMES", (reference, absent))
     results = check_runtimes(exported)
     assert [result.problem for result in results] == ["", "not checked: it is not installed"]
     assert results[0].smallest_cosine == pytest.approx(1)
     written = json.loads((exported / "runtimes.json").read_text("utf-8"))
     assert [each["runtime"] for each in written] == ["sentence-transformers", "absent"]
     broken = replace(reference, title="broken", token_ids="[no_such_name]")
-    monkeypatch.setattr(check, "RUNTIMES", (broken,))
+    monkeypatch.setattr(runtimes, "RUNTIMES", (broken,))
     with pytest.raises(ModelError, match="model.safetensors in broken .*: it does not open: .NameError: name 'no_such"):
         check_runtimes(exported)

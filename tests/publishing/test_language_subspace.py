@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +13,13 @@ import torch
 from transformers import TrainingArguments
 
 from hf_xsent import AlignmentTrainer, MoCoAlignedBert, SentenceEmbedder, export_sentence_transformer, load_bitext
+from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.files import write_json
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.publishing.language_subspace import TEXTS, read_texts
+from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.tensors.packing import pack
 from hf_xsent.training.averaging import average_with_start, starting_weights
 
@@ -33,6 +39,15 @@ def files(tmp_path: Path) -> list[str]:
 
 def _exported(encoder: Path, tmp_path: Path, files: list[str]) -> Path:
     return export_sentence_transformer(str(encoder), str(tmp_path / "out"), remove_language=files)
+
+
+def _with_tanh(encoder: str, folder: Path) -> str:
+    from sentence_transformers.models import Dense, Pooling, Transformer
+
+    from sentence_transformers import SentenceTransformer
+
+    SentenceTransformer(modules=[Transformer(encoder), Pooling(32), Dense(32, 32)], device="cpu").save(str(folder))
+    return str(folder)
 
 
 def test_all_languages_have_the_same_mean_and_what_is_left_is_unchanged(
@@ -88,6 +103,73 @@ def test_keys_of_momentum_contrast_pass_the_layer(
     torch.testing.assert_close(model._momentum_target(packed), target)
 
 
+@pytest.mark.parametrize("truncated", [False, True])
+def test_embeddings_may_be_truncated(
+    encoder_folders: dict[str, Path], tmp_path: Path, files: list[str], truncated: bool
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    start = str(encoder_folders["bert"])
+    if truncated:  # at the start already
+        start = str(export_sentence_transformer(start, str(tmp_path / "start"), dim=16))
+    dim = None if truncated else 16
+    folder = export_sentence_transformer(start, str(tmp_path / "out"), remove_language=files, dim=dim)
+    opened = SentenceTransformer(str(folder), device="cpu")
+    means = np.stack([opened.encode(texts).mean(0) for texts in TEXTS_OF.values()])
+    assert means.shape == (3, 16)
+    np.testing.assert_allclose(means, 0, atol=1e-5)
+
+
+def test_results_of_a_run_are_not_those_of_its_export_without_language(
+    exported: Path, tmp_path: Path, files: list[str]
+) -> None:
+    """Nor if an export of the run is exported again."""
+    write_json(exported / "training.json", {"name": "mine", "exported_from": "the run"})
+    again = export_sentence_transformer(exported, tmp_path / "out", remove_language=files)
+    assert facts_of_run(again)["exported_from"] == ""
+    assert facts_of_run(export_sentence_transformer(exported, tmp_path / "same"))["exported_from"] != "the run"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tanh", [False, True])
+def test_a_card_has_the_code_of_runtimes_that_apply_the_layer(
+    encoder_folders: dict[str, Path], tmp_path: Path, files: list[str], tanh: bool
+) -> None:
+    onnx, openvino = (find_spec(name) is not None for name in ("onnxruntime", "openvino"))
+    encoder, removed = str(encoder_folders["bert"]), files
+    if tanh:
+        encoder, removed = _with_tanh(encoder, tmp_path / "tanh"), []
+    folder = export_sentence_transformer(
+        encoder,
+        str(tmp_path / "out"),
+        remove_language=removed,
+        onnx="float32" if onnx else None,
+        openvino=onnx and openvino,
+        check=True,
+    )
+    card = (folder / "README.md").read_text("utf-8")
+    assert "mapped by a linear layer (the module Dense)" in card
+    shown = {title for title in re.findall("<summary>(.*?):", card)}
+    applying = {"LangChain", "Infinity"} | ({"ONNX Runtime", "transformers.js"} if onnx else set())
+    applying |= {"OpenVINO"} if onnx and openvino else set()
+    assert shown == applying
+    checked = json.loads((folder / "runtimes.json").read_text("utf-8"))
+    assert {each["runtime"] for each in checked} <= {"sentence-transformers", *applying}
+
+
+def test_an_export_of_an_encoder_that_was_not_trained_is_published_with_what_its_card_must_state(
+    encoder_folders: dict[str, Path], tmp_path: Path, files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _exported(encoder_folders["bert"], tmp_path, files)
+    command = ["publish", str(folder), "org/neutral", "--dry_run"]
+    assert main(command) == 2 and "README.md states no license: run hf-xsent publish" in capsys.readouterr().err
+    assert main([*command, "--license", "mit", "--base_model", "org/start", "--languages", "de", "fr"]) == 0
+    card = (folder / "README.md").read_text("utf-8")
+    assert "It started from [org/start]" in card and "## Training" not in card
+    assert main([*command, "--run", str(encoder_folders["bert"])]) == 2
+    assert "states nothing of a training run: give the folder of a run, or drop --run" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("loaded", [False, True])
 def test_training_continues_with_the_layer(
     encoder_folders: dict[str, Path], tmp_path: Path, files: list[str], sentences: list[str], loaded: bool
@@ -127,14 +209,11 @@ def test_a_second_layer_is_merged_with_the_first(
 def test_one_language_and_a_layer_with_an_activation_are_refused(
     encoder_folders: dict[str, Path], tmp_path: Path, files: list[str]
 ) -> None:
-    from sentence_transformers.models import Dense, Pooling, Transformer
-
-    from sentence_transformers import SentenceTransformer
-
     encoder = str(encoder_folders["bert"])
-    SentenceTransformer(modules=[Transformer(encoder), Pooling(32), Dense(32, 32)]).save(str(tmp_path / "tanh"))
     with pytest.raises(ModelError, match="ends in a layer with an activation"):
-        export_sentence_transformer(str(tmp_path / "tanh"), str(tmp_path / "out"), remove_language=files)
+        export_sentence_transformer(
+            _with_tanh(encoder, tmp_path / "tanh"), str(tmp_path / "out"), remove_language=files
+        )
     (tmp_path / "it.txt").write_text("\n\n", encoding="utf-8")
     with pytest.raises(DataError, match="the files of it have no text"):
         export_sentence_transformer(
@@ -164,7 +243,8 @@ def test_texts_are_lines_or_both_sides_of_pairs(tmp_path: Path) -> None:
         rows = [f"{language}, {number}.\ten, {language} {number}.\n" for number in range(TEXTS + 100)]
         (tmp_path / f"{language}-en.tsv").write_text("".join(rows), encoding="utf-8")
     (tmp_path / "sw.txt").write_text("moja\n\nmbili\n", encoding="utf-8")
-    texts = read_texts([str(tmp_path / "{language}-en.tsv"), f"sw={tmp_path}/sw.txt"])
+    (tmp_path / "fr-en.tsv").rename(tmp_path / "fr.txt")  # pairs all the same, as for pretrain
+    texts = read_texts([f"de={tmp_path}/de-en.tsv", f"fr={tmp_path}/fr.txt", f"sw={tmp_path}/sw.txt"])
     assert {language: len(lines) for language, lines in texts.items()} == {"de": TEXTS, "fr": TEXTS, "sw": 2, "en": 132}
     assert texts["de"][0] == "de, 0." and texts["sw"] == ["moja", "mbili"]
     assert {text.split()[1] for text in texts["en"]} == {"de", "fr"}

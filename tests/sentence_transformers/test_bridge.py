@@ -25,7 +25,7 @@ from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.mixed_pool import MixedPoolTask
 from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.retrieval import TatoebaTask
-from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.evaluation.task import EvaluationTask, Start
 from hf_xsent.objectives.matryoshka import matryoshka_loss
 from hf_xsent.objectives.translation_ranking import translation_ranking_loss
 from hf_xsent.sentence_transformers import losses
@@ -243,7 +243,8 @@ def _tasks(pairs: Pairs) -> list[EvaluationTask]:
     names, rows = [str(number) for number in range(len(pairs))], list(range(len(pairs)))
     answers = [AnswerSet(code, names, sources, rows, side) for code, side in (("de", sources), ("en", targets))]
     sts = PairSet("en-en", targets, targets[::-1], [float(number % 5) for number in rows])
-    retention = RetentionTask([sts, *answers], start=lambda texts: np.array([[len(text), 1.0] for text in texts]))
+    start = Start("lengths", lambda texts: np.array([[len(text), 1.0] for text in texts]))
+    retention = RetentionTask([sts, *answers], start=start)
     pool = MixedPoolTask([ParallelSet("de", sources), ParallelSet("en", targets)])
     return [_task(pairs), pool, AnswerRetrievalTask(answers), retention]
 

@@ -33,6 +33,7 @@ from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.publishing.hub import plan_upload
+from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
 from hf_xsent.runs.run import RUN_STATE_FILE, RunState
 from sentence_transformers import SentenceTransformer
@@ -120,6 +121,18 @@ def test_the_card_of_an_export_needs_no_run(
     np.testing.assert_allclose(opened.encode(sentences), trainer.model.encode(sentences), atol=1e-5)
     opened.save_pretrained(tmp_path / "again")
     assert json.loads((tmp_path / "again" / "config.json").read_text("utf-8"))["model_type"] == "bert"
+
+
+def test_a_model_that_was_trained_again_is_not_exported_as_its_earlier_run(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    trainer = _train(encoder_folders["bert"], tmp_path / "run", pairs)
+    again = TrainingArguments(
+        str(tmp_path / "again"), max_steps=1, use_cpu=True, report_to="none", save_strategy="no"
+    )  # fmt: skip
+    assert facts_of_run(export_sentence_transformer(trainer.model, tmp_path / "first"))["name"] == "run"
+    AlignmentTrainer(trainer.model, again, pairs).train()
+    assert facts_of_run(export_sentence_transformer(trainer.model, tmp_path / "second")) == {}
 
 
 def test_a_card_without_a_known_run_asks_for_it(

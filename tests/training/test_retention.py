@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +11,14 @@ import torch
 from safetensors.torch import load_file
 from training_run import Run
 
-from hf_xsent.errors import RecipeError, TrainingError
+from hf_xsent.errors import OutputError, RecipeError, TrainingError
+from hf_xsent.models.linear_map import LinearMap
+from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.runs.run import RunState
 from hf_xsent.training import retention
+from hf_xsent.training.averaging import starting_weights
 from hf_xsent.training.retention import SHARES
 
 SHORT: dict[str, Any] = {"max_steps": 2, "save_steps": 2, "eval_steps": 2, "load_best_model_at_end": False}
@@ -29,7 +33,10 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         assert encode(["Ein Hund.", "A dog."]).shape == (2, 32)
         return SimpleNamespace(groups={"all": {"score": waiting.pop(0)}}), None
 
-    monkeypatch.setattr(retention.RetentionTask, "load", lambda folder: SimpleNamespace(measure=measure))
+    def load(folder: str) -> Any:
+        return SimpleNamespace(measure=measure, fingerprint=f"texts of {folder}")
+
+    monkeypatch.setattr(retention.RetentionTask, "load", load)
     return waiting
 
 
@@ -44,6 +51,18 @@ def test_a_run_states_what_it_lost_and_ends_with_an_error_if_that_is_too_much(ru
     assert state is not None and state.finished_at_step == 2 and (run.out / "model.safetensors").is_file()
     with pytest.raises(TrainingError, match="fell from 80.00 to 78.50, more than largest_drop 1: the run is saved in"):
         run.start("--resume", retention="benchmarks", largest_drop=1, **SHORT)
+    with pytest.raises(OutputError, match=r"changed since step 2: largest_drop 1.0, now 2.0: restore this"):
+        run.start("--resume", retention="benchmarks", largest_drop=2, **SHORT)
+
+
+@pytest.mark.parametrize("settings", [{"largest_drop": 9}, {"share_of_start": "auto"}])
+def test_other_texts_on_which_the_result_or_the_verdict_depends_are_a_change(
+    run: Run, scores: list[float], settings: dict[str, Any]
+) -> None:
+    scores += [80.0] * 8
+    run.start(retention="benchmarks", **settings, **SHORT)
+    with pytest.raises(OutputError, match="content of retention texts of benchmarks, now texts of others: restore"):
+        run.start("--resume", retention="others", **settings, **SHORT)
 
 
 def test_the_share_with_the_highest_sum_of_both_scores_is_chosen(
@@ -59,6 +78,19 @@ def test_the_share_with_the_highest_sum_of_both_scores_is_chosen(
         expected = trained[name].lerp(start[name.removeprefix("encoder.")], 0.3)
         torch.testing.assert_close(weight, expected, atol=1e-6, rtol=1e-5, msg=name)
     assert "The weights are averaged with those of the start, whose share is 0.3." in facts_of_run(run.out)["training"]
+
+
+def test_choosing_a_share_leaves_all_trained_weights_as_they_were(encoder_folders: dict[str, Path]) -> None:
+    model = SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]))
+    model.set_linear_map(LinearMap(32, 32))
+    start = starting_weights(model)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight))
+    trained = {name: weight.clone() for name, weight in model.state_dict().items()}
+    assert retention.choose_share(model, start, iter([2.0, *range(5)][:6]).__next__, lambda: 0.0) == 0.5
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, trained[name]), name
 
 
 @pytest.mark.parametrize(

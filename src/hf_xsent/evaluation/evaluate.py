@@ -6,11 +6,11 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.evaluation.registry import read_tasks
@@ -24,7 +24,7 @@ from hf_xsent.evaluation.report import (
 )
 from hf_xsent.evaluation.settings import EvaluateSettings
 from hf_xsent.evaluation.summary import NOTE, notes, summary_page, summary_table
-from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder
+from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder, Start
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.files import check_writable, digest, write_json, write_text
 from hf_xsent.logs import Progress
@@ -153,14 +153,19 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
 
 
 def _write_results(output: str, earlier: Sequence[Report], reports: Sequence[Report]) -> None:
-    """Write the JSON file of reports; new ones replace earlier ones of the same settings and data."""
+    """Write the JSON file of reports; new ones replace earlier ones of the same settings and data.
+
+    An earlier report of the same scores stays if it has a comparison, and the new one has none.
+    """
     replaced = {report.subject for report in reports}
-    both = [*(report for report in earlier if report.subject not in replaced), *reports]
+    compared = {report.stamp: report for report in earlier if report.differences}
+    new = [report if report.differences else compared.get(report.stamp, report) for report in reports]
+    both = [*(report for report in earlier if report.subject not in replaced), *new]
     write_json(output, {"runs": [asdict(report) for report in both]})
 
 
 def _without_outdated(reports: Sequence[Report], described: Mapping[str, Any]) -> list[Report]:
-    """Drop the reports, on any task, of a model of this name with other weights."""
+    """Drop the reports, on any task, of a model of this name with other weights, and comparisons with these."""
     model, fingerprint = described["model"], described["model_fingerprint"]
     current = [
         report
@@ -169,7 +174,13 @@ def _without_outdated(reports: Sequence[Report], described: Mapping[str, Any]) -
     ]
     if dropped := len(reports) - len(current):
         logger.warning("%s has changed since it was measured: %d earlier results are dropped", model, dropped)
-    return current
+    outdated = {report.settings.get("model_fingerprint") for report in reports if report not in current}
+    return [
+        replace(report, compared_with="", compared_fingerprint="", differences={})
+        if report.compared_fingerprint in outdated
+        else report
+        for report in current
+    ]
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:
@@ -197,13 +208,6 @@ def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, 
     } | ({"prompt": embedder.prompt} if embedder.prompt else {})
 
 
-class Start(NamedTuple):
-    """The first of several models, with which later ones are compared."""
-
-    fingerprint: str
-    encode: Encode
-
-
 def measure_tasks(
     vectors: SentenceVectors,
     tasks: Sequence[EvaluationTask],
@@ -219,11 +223,9 @@ def measure_tasks(
     settings, data and versions are read from it.
     """
     for task in tasks:
-        settings = dict(described)
-        if task.needs_start and start is not None:
-            task, settings["start"] = task.beside(start.encode), start.fingerprint
+        task = task if start is None else task.beside(start)
         variants = [
-            (view, dim, {**settings, "pooling": view.pooling, "layer": view.layer, "dim": dim})
+            (view, dim, {**described, "pooling": view.pooling, "layer": view.layer, "dim": dim})
             for view, dim in product(views, dims)
         ]
         if store is None or store.missing(_name(task, view_settings) for *_, view_settings in variants):

@@ -98,7 +98,7 @@ def _hits(test_set: PairSet, encode: Encode) -> np.ndarray:
     hits = np.empty((len(vectors[0]), 8), dtype=bool)
     for direction, (neighbours, best, texts) in enumerate(zip(nearest, by_margin, reversed(numbers), strict=True)):
         found = texts[neighbours.indices.numpy()] == texts[:, None]
-        own = _nearest_of_own_side(vectors[direction], numbers)
+        own = _nearest_of_own_side(vectors[direction], numbers[direction], texts)
         hits[:, direction] = found[:, 0]
         hits[:, 2 + direction] = found.any(1)
         hits[:, 4 + direction] = texts[best] == texts
@@ -106,9 +106,15 @@ def _hits(test_set: PairSet, encode: Encode) -> np.ndarray:
     return hits
 
 
-def _nearest_of_own_side(vectors: np.ndarray, numbers: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the cosine of the nearest sentence of the same side with another text and another translation."""
-    nearest = nearest_one_way(vectors, vectors, k=min(NEAREST + 1, len(vectors)))
-    rows = nearest.indices.numpy()
-    same = np.logical_or(*(texts[rows] == texts[:, None] for texts in numbers))
+def _nearest_of_own_side(vectors: np.ndarray, texts: np.ndarray, translations: np.ndarray) -> np.ndarray:
+    """Return the cosine of the nearest text of the same side that is not paired with the translation of the sentence.
+
+    Texts and translations are numbers of different texts; -inf if all texts are paired with the translation.
+    """
+    first = np.unique(texts, return_index=True)[1]  # a row of each text
+    known = np.unique(np.stack([translations, texts], axis=1), axis=0)
+    paired = int(np.bincount(known[:, 0]).max())  # texts of one translation, at most
+    nearest = nearest_one_way(vectors, vectors[first], k=min(paired + 1, len(first)))
+    candidates = nearest.indices.numpy()
+    same = np.isin(translations[:, None] * len(first) + candidates, known @ [len(first), 1])
     return np.asarray(np.where(same, -np.inf, nearest.cosines.numpy()).max(1))

@@ -34,6 +34,7 @@ class Report:
     languages: dict[str, Metrics]
     data: str = ""  # an id on the Hub, or names of files or folders
     compared_with: str = ""  # the first of several models
+    compared_fingerprint: str = ""  # of that model
     differences: dict[str, dict[str, list[float]]] = field(  # to it: value, low and high of each metric
         default_factory=dict
     )
@@ -46,7 +47,8 @@ class Report:
             {name: {key: round(value, 4) for key, value in figures.items()} for name, figures in part.items()}
             for part in (scores.groups, scores.languages)
         )
-        return cls(task.name, task.protocol, dict(settings), task.fingerprint, versions(), groups, languages, task.data)
+        settings = {**settings, **task.settings}
+        return cls(task.name, task.protocol, settings, task.fingerprint, versions(), groups, languages, task.data)
 
     @property
     def stamp(self) -> str:
@@ -110,7 +112,8 @@ def compare_with_first(task: EvaluationTask, name: str, first: Measurement, othe
         key: {metric: [round(value, 4) for value in astuple(difference)] for metric, difference in of_key.items()}
         for key, of_key in differences.items()
     }
-    return replace(other.report, compared_with=name, differences=rounded)
+    fingerprint = str(first.report.settings.get("model_fingerprint", ""))
+    return replace(other.report, compared_with=name, compared_fingerprint=fingerprint, differences=rounded)
 
 
 def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str:

@@ -18,8 +18,10 @@ from hf_xsent.errors import DataError
 from hf_xsent.evaluation.answer_retrieval import reciprocal_ranks
 from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.similarity import cosines, rank_correlation
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Outcomes, Scores, encoder_of
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Outcomes, Scores, Start, encoder_of
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.encoder import Encoder
+from hf_xsent.runs.identity import identify_model
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,7 +35,7 @@ class RetentionTask(EvaluationTask):
     """Retention: monolingual tracks of STS 2017, and XQuAD-R within each language, beside the encoder at the start."""
 
     sets: Sequence[PairSet | AnswerSet]
-    start: Encode | str | None = None  # the encoder before training, or its name
+    start: Start | None = None
 
     name: ClassVar[str] = "retention"
     title: ClassVar[str] = "Retention"
@@ -74,13 +76,20 @@ class RetentionTask(EvaluationTask):
             raise DataError(f"{source} has no folder sts17 or xquad_r, whose texts retention measures")
         wanted = select_names(source, dict.fromkeys(map(_language, sets)), languages)
         sets = [test_set for test_set in sets if _language(test_set) in wanted]
-        if isinstance(start, str | PathLike | None):
-            return cls(sets, None if start is None else str(start))
-        return cls(sets, ModelEncoder(start))
+        if start is None:
+            return cls(sets)
+        if isinstance(start, str | PathLike):
+            return cls(sets, Start(identify_model(str(start)), str(start)))
+        return cls(sets, Start(Encoder(start).identity["model"], ModelEncoder(start)))
 
-    def beside(self, start: Encode) -> Self:
-        """Return this task, which compares with the encoder ``start``."""
-        return replace(self, start=start)
+    @property
+    def settings(self) -> dict[str, str]:
+        """What identifies the start."""
+        return {} if self.start is None else {"start": self.start.fingerprint}
+
+    def beside(self, start: Start) -> Self:
+        """Return this task, which compares with ``start`` unless it has a start."""
+        return replace(self, start=self.start or start)
 
     def inputs(self) -> Iterator[tuple[str, str]]:
         """Iterate over the sentences of STS, and over questions and sentences of XQuAD-R with their prompts."""
@@ -93,7 +102,7 @@ class RetentionTask(EvaluationTask):
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure each part; with a start, compare its embeddings with the new ones."""
-        start = self.start
+        start = None if self.start is None else self.start.encode
         if isinstance(start, str):
             start = ModelEncoder(SentenceEmbedder.from_pretrained(start))
         beside: dict[str, Metrics] = {}

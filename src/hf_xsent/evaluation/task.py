@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,13 @@ def encoder_of(encode: Encode, role: str) -> Encode:
     return method
 
 
+class Start(NamedTuple):
+    """The encoder before training, with which a task compares a model."""
+
+    fingerprint: str
+    encode: Encode | str  # or its folder or Hub id
+
+
 @dataclass(frozen=True)
 class EvaluationTask(ABC):
     """A benchmark with its records; ``Task.load(folder).score(model.encode)`` measures a model."""
@@ -87,7 +94,7 @@ class EvaluationTask(ABC):
     read: ClassVar[Callable[..., Sequence[Any]]]
     folders: ClassVar[tuple[str, ...]]  # names of its folder among those of other tasks
     several_sources: ClassVar[bool] = False  # whether its data may be several files, as those of bitext
-    needs_start: ClassVar[bool] = False  # whether it compares a model with the first of several
+    needs_start: ClassVar[bool] = False  # whether it compares a model with the start, or the first of several
     figures: ClassVar[
         Mapping[str, str | tuple[str, str]]
     ]  # rows of a table of all tasks: a metric, or group and metric
@@ -131,7 +138,12 @@ class EvaluationTask(ABC):
         for test_set in self.sets:
             yield from (("", text) for side in (test_set.sources, test_set.targets) for text in side)
 
-    def beside(self, start: Encode) -> Self:
+    @property
+    def settings(self) -> dict[str, str]:
+        """What determines the scores beside model and records, by name."""
+        return {}
+
+    def beside(self, start: Start) -> Self:
         """Return this task, which compares a model with ``start``, if it does (``needs_start``)."""
         return self
 

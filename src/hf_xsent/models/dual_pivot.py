@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,15 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
         for name in ("languages", "lora_rank", "training_mlp"):
             if getattr(self, name):
                 raise RecipeError(f"dual pivot trains only a mix of layers and a linear map: remove {name}")
+
+    def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None) -> Self:
+        """Return the config that follows a starting model, which must have no linear map."""
+        if "map" in start:
+            raise RecipeError(
+                "dual pivot trains a new linear map, and cannot start from a model with a module Dense: save its "
+                "encoder alone (AutoModel and AutoTokenizer: from_pretrained, save_pretrained), and start from that"
+            )
+        return super().following(start, chosen)
 
     def check_encoder(self) -> None:
         """Raise an error if the encoder lacks one of the layers."""

@@ -92,8 +92,9 @@ class Encoder:
         return {"model": digest(self.encode(_PROBES).astype(np.float32).round(3).tobytes())}
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """Return one embedding per sentence."""
-        return np.asarray(self.open().encode(list(sentences)))
+        """Return one embedding per sentence; without sentences, an array of 0 rows, whose width is the model's."""
+        vectors = np.asarray(self.open().encode(list(sentences) or _PROBES[:1]))
+        return vectors[: len(sentences)]
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with its embeddings."""

@@ -61,9 +61,9 @@ def save_model(
     if others:
         save_file({name: weight.detach().cpu().contiguous() for name, weight in others.items()}, folder / HEADS_FILE)
     _write_tokenizer(model, folder)
-    config = model.config
-    width = dim or config.dim or model.width
-    dim = width if width < model.width else None
+    config, full = model.config, model.config.encoder_config.hidden_size
+    width = dim or config.dim or full
+    dim = width if width < full else None
     if model.not_plain is None:
         _write_config(config, folder, dtype, width, {**config.saved_settings(heads), "dim": dim})
         write_modules(model, folder, dim)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from itertools import chain
 from types import MappingProxyType
@@ -31,7 +30,6 @@ from hf_xsent.models.saved_form import read_heads, save_model
 from hf_xsent.models.sentence_transformer_files import (
     map_of_sentence_transformer,
     read_map,
-    read_modules,
     settings_of_sentence_transformer,
     starting_settings,
     stated_settings,
@@ -53,6 +51,7 @@ class SavedModel(PreTrainedModel):
     _tokenizer: Any = None
     _saves_heads = True
     _source: str | None = None  # the folder or Hub id of the starting encoder
+    _in_memory = False  # whether the start was in memory, where it may have been changed since it was loaded
     _hub: Mapping[str, Any] = MappingProxyType({})  # the revision and other Hub arguments of the source
 
     @classmethod
@@ -70,8 +69,7 @@ class SavedModel(PreTrainedModel):
         config = cls.config_of(config, settings).following(stated, chosen)
         model = cls._over_encoder(name, config, encoder_config, loading)
         model.start_weights([key for key in model.state_dict() if not key.startswith("encoder.")])
-        with suppress(UnsupportedModuleError):  # then its encoder alone is the start
-            model.set_linear_map(read_map(name, read_modules(name, **hub), **hub))
+        model.set_linear_map(read_map(name, stated, **hub))
         if "model_type" in stated:
             model.load_matching(stated, read_heads(name, **hub))
         return model
@@ -98,6 +96,7 @@ class SavedModel(PreTrainedModel):
         settings = {"max_length": min(stated.get("max_length", longest), longest)} | settings
         config = cls.config_of(None, settings).following(stated, settings)
         trained = cls._around(encoder, config, encoder.name_or_path or None, {}, model.tokenizer)
+        trained._in_memory = True
         trained.start_weights([key for key in trained.state_dict() if not key.startswith("encoder.")])
         trained.set_linear_map(map_of_sentence_transformer(model))
         return trained
@@ -128,6 +127,7 @@ class SavedModel(PreTrainedModel):
             config = cls.config_of(None, settings).following(stated, settings)
         model = cls._over_encoder(name, config, encoder_config, loading)
         missing = model._load_saved(name, hub)
+        model.set_linear_map(read_map(name, stated, **hub))
         model.start_weights(missing)
         info: dict[str, Any] = {"missing_keys": {*missing} if saved else set(), "unexpected_keys": set()}
         info |= {"mismatched_keys": set(), "error_msgs": []}
@@ -163,7 +163,6 @@ class SavedModel(PreTrainedModel):
                 shapes = f"{tuple(saved[key].shape)}, but the settings need {tuple(own[key].shape)}"
                 raise ModelError(f"{name!r} has {key} of shape {shapes}: use from_backbone to start new heads")
         self.load_state_dict({key: saved[key] for key in own.keys() & saved.keys()}, strict=False)
-        self.set_linear_map(read_map(name, read_modules(name, **hub), **hub))
         return [key for key in own if key not in saved and not key.startswith("encoder.")]
 
     def set_linear_map(self, linear_map: LinearMap | None) -> None:

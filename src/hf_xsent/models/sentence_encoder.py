@@ -204,11 +204,6 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         """Build a linear map from sentence embeddings to vectors of this width."""
         return nn.Linear(self.config.encoder_config.hidden_size, width, bias=False)
 
-    @property
-    def width(self) -> int:
-        """The number of dimensions of an embedding."""
-        return self.config.encoder_config.hidden_size if self.linear_map is None else self.linear_map.out_features
-
     def _finish_view(self, vectors: Tensor, view: View) -> Tensor:
         """Map and normalize pooled hidden states; the map is of the model's own layer and pooling."""
         own = view == View(self.default_layer, self.config.pooling)

@@ -48,7 +48,7 @@ def write_modules(model: Any, folder: Path, dim: int | None) -> None:
     flags |= {f"pooling_mode_{name}": False for name in _OTHER_FLAGS}
     write_json(add("Pooling") / "config.json", {"word_embedding_dimension": width, **flags})
     if (linear_map := getattr(model, "linear_map", None)) is not None:
-        sizes = {"in_features": linear_map.in_features, "out_features": linear_map.out_features}
+        sizes = {"in_features": width, "out_features": width}
         activation = {"activation_function": f"torch.nn.{type(linear_map.activation).__name__}"}
         weights = {f"linear.{name}": weight for name, weight in linear_map.named_parameters()}
         _write_module(add(_MAP), {**sizes, "bias": len(weights) > 1, **activation}, weights)
@@ -105,7 +105,8 @@ def stated_settings(name_or_path: str, config: PreTrainedConfig, **hub: Any) -> 
     """Return the encoder's config, and the settings of embeddings that a folder or Hub id states.
 
     They are the settings of a model of this package (with ``model_type``), as far as SentenceTransformer has not saved
-    others since; those of the modules of a sentence-transformers model; or none, if it is a plain encoder.
+    others since; those of the modules of a sentence-transformers model; or none, if it is a plain encoder. ``map`` is
+    the path of a linear map after pooling.
     """
     encoder_config, saved = split_config(config)
     modules = {} if hasattr(config, "encoder_config") else read_modules(name_or_path, **hub)
@@ -118,8 +119,9 @@ def stated_settings(name_or_path: str, config: PreTrainedConfig, **hub: Any) -> 
     longest = family(encoder_config).max_length(encoder_config)
     modules["max_length"] = min(modules.get("max_length", longest), longest)
     replaced = ("normalize", "prompts", "default_prompt_name", "dim")
+    own = ("mix", "map") if "mix" in modules else ()  # which dual pivot's model reads itself
     return encoder_config, {name: value for name, value in saved.items() if name not in replaced} | {
-        name: value for name, value in modules.items() if name not in ("mix", "map")
+        name: value for name, value in modules.items() if name not in own
     }
 
 
@@ -164,8 +166,7 @@ def settings_of_sentence_transformer(model: Any) -> dict[str, Any]:
     ]
     common = {name: getattr(model, name, None) for name in ("prompts", "default_prompt_name", "truncate_dim")}
     lower = getattr(model[0], "do_lower_case", False)
-    settings = _settings_of_modules("this SentenceTransformer", kinds, common, model.max_seq_length, lower)
-    return {name: value for name, value in settings.items() if name != "map"}
+    return _settings_of_modules("this SentenceTransformer", kinds, common, model.max_seq_length, lower)
 
 
 def _settings_of_modules(
@@ -189,6 +190,8 @@ def _settings_of_modules(
             settings["map"] = path
             if _activation(config) not in (["Identity"] if "mix" in settings else ACTIVATIONS):
                 raise UnsupportedModuleError(f"{name} has a module {kind} with {_activation(config)}: {OPEN_THERE}")
+            if config.get("in_features") != config.get("out_features"):
+                raise UnsupportedModuleError(f"{name} has a module {kind} that changes the width: {OPEN_THERE}")
         elif kind != "Transformer":
             raise UnsupportedModuleError(f"{name} has a module {kind}: {OPEN_THERE}")
     if lower:
@@ -202,23 +205,25 @@ def _activation(config: Mapping[str, Any]) -> str:
 
 
 def read_map(name_or_path: str, modules: Mapping[str, Any], **hub: Any) -> LinearMap | None:
-    """Read the linear map after pooling, if the model has one without a weighted sum of layers."""
-    if "map" not in modules or "mix" in modules:
+    """Read the linear map after pooling, if the settings of the model state one."""
+    if "map" not in modules:
         return None
     config = read_json(name_or_path, f"{modules['map']}/config.json", **hub)
-    return _linear_map(config, _tensors(name_or_path, modules["map"], **hub))
+    weights = _tensors(name_or_path, modules["map"], **hub)
+    return _linear_map(config, {name: weight.float() for name, weight in weights.items()})
 
 
 def map_of_sentence_transformer(model: Any) -> LinearMap | None:
-    """Return a copy of the linear map of a loaded SentenceTransformer, if it has one."""
+    """Return the linear map of a loaded SentenceTransformer, if it has one; both share the weights."""
     modules = [module for module in model if type(module).__name__ == _MAP]
-    return _linear_map(modules[0].get_config_dict(), modules[0].state_dict()) if modules else None
+    return _linear_map(modules[0].get_config_dict(), dict(modules[0].named_parameters())) if modules else None
 
 
 def _linear_map(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> LinearMap:
-    outputs, inputs = weights["linear.weight"].shape
-    linear_map = LinearMap(inputs, outputs, bias="linear.bias" in weights, activation=_activation(config))
-    linear_map.load_state_dict({name.removeprefix("linear."): weight for name, weight in weights.items()})
+    """Return a linear map of these weights, which it does not copy."""
+    width, bias = len(weights["linear.weight"]), "linear.bias" in weights
+    linear_map = LinearMap(width, width, bias, activation=_activation(config))
+    linear_map.load_state_dict({name.removeprefix("linear."): weight for name, weight in weights.items()}, assign=True)
     return linear_map
 
 

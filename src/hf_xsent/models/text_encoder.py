@@ -124,14 +124,14 @@ class TextEncoder(SentenceTransformerMethods):
         if max_length is not None and not 2 <= max_length <= self.longest_input:
             takes = f"this encoder takes 2 to {self.longest_input} tokens"
             raise ModelError(f"max_length {max_length} does not fit: {takes}")
-        width = model.width
+        width: int = model.config.encoder_config.hidden_size
         if dim is not None and not 1 <= dim <= width:
             raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {width} dimensions")
         self.model, self.config = model, model.config
         self.tokenizer = tokenizer
         self.max_length = max_length or model.config.max_length
         self.tokens_per_batch = tokens_per_batch
-        self.width: int = dim or model.config.dim or width
+        self.width = dim or model.config.dim or width
         self.prompt: str = model.config.default_prompt if prompt is None else prompt  # prepended to each sentence
         self.view = View(model.default_layer if layer is None else layer, model.config.pooling)
         self.check_views([self.view])
@@ -163,7 +163,7 @@ class TextEncoder(SentenceTransformerMethods):
     ) -> np.ndarray:
         encoder = copy(self)
         encoder.prompt = self.prompt if prompt is None else prompt
-        encoder.width = self.width if dim is None else min(dim, self.model.width)
+        encoder.width = self.width if dim is None else min(dim, self.config.encoder_config.hidden_size)
         return encoder.encode_views(sentences, [self.view], language, progress)[0]
 
     @torch.inference_mode()

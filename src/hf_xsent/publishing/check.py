@@ -24,7 +24,7 @@ import numpy as np
 from hf_xsent.errors import ModelError, shortened
 from hf_xsent.files import write_json
 from hf_xsent.publishing.export_folder import RUNTIMES_FILE, encoding_facts
-from hf_xsent.publishing.runtimes import RUNTIMES, Runtime, resource, runtimes_table
+from hf_xsent.publishing.runtimes import Runtime, resource, runtimes_of, runtimes_table
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def check_runtimes(folder: str | Path, node: str | None = None) -> list[Opened]:
     facts = encoding_facts(folder)
     sentences = check_sentences(facts["max_length"])
     expected, results = None, []
-    for runtime in (each for each in RUNTIMES if each.token_ids):
+    for runtime in (each for each in runtimes_of(facts) if each.token_ids):
         installed = _installed_version(runtime, node_folder)
         for file, precision in runtime.files.items():
             size = sum(path.stat().st_size for path in (folder / file).parent.glob(f"{Path(file).stem}*"))

@@ -9,6 +9,7 @@ from typing import Any
 from hf_xsent.errors import OutputError
 from hf_xsent.models.loading import SETTINGS
 from hf_xsent.models.saved_form import HEADS_FILE
+from hf_xsent.models.sentence_transformer_files import read_modules
 from hf_xsent.publishing.runtimes import SERVED_FILES
 
 RUN_FACTS = "training.json"  # what runs, checkpoints and exports state of the run that trained the model
@@ -40,6 +41,7 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
         "pooling": pooling,
         "max_length": settings["max_length"],
         "normalize": settings["normalize"],
+        "linear_map": "map" in read_modules(str(folder)),
         "dimensions": settings.get("dim") or config.get("encoder_config", config)["hidden_size"],
         "truncated": settings.get("dim") is not None,
         "plain": "encoder_config" not in config,

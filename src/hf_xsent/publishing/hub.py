@@ -26,8 +26,8 @@ _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"}
 _NOT_UPLOADED = {".git", ".cache"}  # folders of git and of downloads, which huggingface_hub skips
 _CARD_FIELDS = {  # what a card must state, and the flag with which publish writes it
     "license": "--license apache-2.0",
-    "language": "--languages de sw en",
-    "base_model": "--base_model FacebookAI/xlm-roberta-base",
+    "language": "--languages de sw en, or the folder of its run by --run",
+    "base_model": "--base_model FacebookAI/xlm-roberta-base, or the folder of its run by --run",
 }
 
 

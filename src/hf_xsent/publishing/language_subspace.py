@@ -34,7 +34,7 @@ DIMENSIONS = 20  # at most; with 36 languages, 20 to 35 were equally good, 10 we
 
 
 def read_texts(data: Sequence[str]) -> dict[str, list[str]]:
-    """Read the first texts of each language: lines of ``.txt`` files, and both sides of pairs."""
+    """Read the first texts of each language: lines of ``.txt`` files without tabs, and both sides of pairs."""
     texts: dict[str, list[str]] = {}
     sources = resolve_sources(data)
     share = max(1, TEXTS // len(sources))  # of the target side, so that it comes from the pairs of all languages
@@ -43,8 +43,10 @@ def read_texts(data: Sequence[str]) -> dict[str, list[str]]:
             own = texts.setdefault(language, [])
             paths = source_files(source)
             if len(paths) == 1 and ".txt" in paths[0].suffixes:
-                own += islice((line for _, line in lines(paths[0]) if line.strip()), TEXTS - len(own))
-                continue
+                first = list(islice((line for _, line in lines(paths[0]) if line.strip()), TEXTS - len(own)))
+                if not any("\t" in line for line in first):  # else pairs
+                    own += first
+                    continue
             pairs = list(islice(read_pairs(source), TEXTS))
             own += [pair[0] for pair in pairs[: TEXTS - len(own)]]
             texts.setdefault(source.target_language, []).extend(pair[1] for pair in pairs[:share])
@@ -64,7 +66,8 @@ def language_free_map(embedder: SentenceEmbedder, texts: Mapping[str, Sequence[s
         raise ModelError("this model ends in a layer with an activation, after which no linear layer can be merged")
     normalize, config.normalize = config.normalize, False  # the layer comes before normalization
     try:
-        means = np.stack([embedder.encode(own).mean(0, dtype=np.float64) for own in texts.values()])
+        vectors = (embedder.encode(own, truncate_dim=config.encoder_config.hidden_size) for own in texts.values())
+        means = np.stack([each.mean(0, dtype=np.float64) for each in vectors])
     finally:
         config.normalize = normalize
     center = means.mean(0)
@@ -79,6 +82,6 @@ def language_free_map(embedder: SentenceEmbedder, texts: Mapping[str, Sequence[s
     if (earlier := model.linear_map) is not None:
         bias = bias if earlier.bias is None else bias + weight @ earlier.bias.double()
         weight = weight @ earlier.weight.double()
-    linear_map = LinearMap(weight.shape[1], weight.shape[0], bias=True)
+    linear_map = LinearMap(len(weight), len(weight), bias=True)
     linear_map.load_state_dict({"weight": weight, "bias": bias})
     return linear_map.to(model.device)

@@ -17,7 +17,7 @@ from hf_xsent.errors import OutputError
 from hf_xsent.files import write_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
 from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
-from hf_xsent.publishing.runtimes import RUNTIMES, resource, runtimes_table
+from hf_xsent.publishing.runtimes import resource, runtimes_of, runtimes_table
 from hf_xsent.runs.identity import identify_model
 
 _POOLING_WORDS = {
@@ -44,6 +44,7 @@ class CardFacts:
     languages: list[str] = field(default_factory=list)  # ISO 639 codes
     normalize: bool = False
     prompt: str = ""  # prepended to each sentence
+    linear_map: bool = False  # whether a linear layer follows pooling
     truncated: bool = False  # whether the model has more dimensions than its embeddings
     recipe: dict[str, Any] = field(default_factory=dict)
     recipe_title: str = "The recipe of the run"
@@ -104,7 +105,7 @@ def _snippets(facts: CardFacts) -> list[tuple[str, str, str, str]]:
     folder = repository.rsplit("/", 1)[-1]
     return [
         (runtime.title, file, runtime.language, runtime.code(vars(facts), file, folder, repository))
-        for runtime in RUNTIMES[1:]
+        for runtime in runtimes_of(vars(facts))[1:]
         for file in runtime.files
         if file in ("model.safetensors", *facts.files)
     ]
@@ -139,15 +140,16 @@ def write_model_card(
         if not re.fullmatch(f"{CODE}|multilingual", code):
             find_language(code)  # raises an error that names the code
     own = facts_of_run(folder)
-    facts = facts_of_run(run or folder)
-    if not facts:
-        raise OutputError(f"{run or folder} states nothing of a training run: give the folder of the run as --run")
+    facts = facts_of_run(run) if run else own
+    if run and not facts:
+        raise OutputError(f"{run} states nothing of a training run: give the folder of a run, or drop --run")
     encoding = encoding_facts(folder)
     added: dict[str, Any] = {"license": license, "name": name, "base_model": base_model, "languages": languages}
     added |= {"repository": repository, "datasets": datasets}
     fingerprints = {identify_model(str(folder)), str(own.get("exported_from"))}
     added["tables"] = read_tables(*results, fingerprints=fingerprints, encoding=_measured_as(folder, encoding))
-    card = render_card(CardFacts(**facts | encoding | {key: value for key, value in added.items() if value}))
+    facts = {"name": Path(folder).name} | facts | encoding
+    card = render_card(CardFacts(**facts | {key: value for key, value in added.items() if value}))
     path = Path(folder) / "README.md"
     write_text(path, f"{card}\n")
     return path

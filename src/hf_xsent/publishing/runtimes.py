@@ -25,7 +25,8 @@ class Runtime:
     """A runtime: its code in ``snippets/``, the files that it opens, with their precision, and the package it needs.
 
     ``token_ids`` is code in the names of the snippet, which returns the token ids of ``sentences``. A runtime without
-    it is not checked.
+    it is not checked. ``pools``: it pools and normalizes hidden states itself, so that a linear layer between the two
+    is lost.
     """
 
     title: str
@@ -33,6 +34,7 @@ class Runtime:
     files: Mapping[str, str]
     package: str = ""
     token_ids: str = ""
+    pools: bool = False
 
     @property
     def language(self) -> str:
@@ -63,6 +65,7 @@ RUNTIMES = (  # the first is the reference of the others
         _WEIGHTS,
         "transformers",
         '[tokenizer(prompt + sentence, truncation=True)["input_ids"] for sentence in sentences]',
+        pools=True,
     ),
     Runtime("ONNX Runtime", "onnxruntime.py", _ONNX, "onnxruntime", f"[{_ENCODE}.ids for sentence in sentences]"),
     Runtime("OpenVINO", "openvino.py", {OPENVINO: "float32"}, "openvino", f"[{_ENCODE}.ids for sentence in sentences]"),
@@ -72,6 +75,7 @@ RUNTIMES = (  # the first is the reference of the others
         _ONNX,
         "fastembed",
         "[model.model.tokenize([prompt + sentence])[0].ids for sentence in sentences]",
+        pools=True,
     ),
     Runtime(
         "LangChain",
@@ -93,13 +97,19 @@ RUNTIMES = (  # the first is the reference of the others
         _GGUF,
         "node-llama-cpp",
         "sentences.map((sentence) => tokenize(prompt + sentence))",
+        pools=True,
     ),
-    Runtime("llama.cpp (llama-server), Ollama", "llama_server.sh", _GGUF),
-    Runtime("text-embeddings-inference", "text_embeddings_inference.sh", _WEIGHTS),
-    Runtime("vLLM", "vllm.py", _WEIGHTS),
+    Runtime("llama.cpp (llama-server), Ollama", "llama_server.sh", _GGUF, pools=True),
+    Runtime("text-embeddings-inference", "text_embeddings_inference.sh", _WEIGHTS, pools=True),
+    Runtime("vLLM", "vllm.py", _WEIGHTS, pools=True),
     Runtime("Infinity", "infinity.py", _WEIGHTS),
 )
 SERVED_FILES = (ONNX, ONNX_INT8, OPENVINO, *_GGUF)  # beside the weights
+
+
+def runtimes_of(facts: Mapping[str, Any]) -> list[Runtime]:
+    """Return the runtimes that compute the embeddings of an export, from the facts of ``encoding_facts``."""
+    return [runtime for runtime in RUNTIMES if not (runtime.pools and facts["linear_map"])]
 
 
 def runtimes_table(opened: Sequence[Mapping[str, Any]]) -> Table:

@@ -78,8 +78,8 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         run = model.trained_in if isinstance(model, SentenceEncoder) else model
         facts = facts_of_run(run) if run else {}
         if facts:  # results of the run are those of the export, unless its embeddings were changed
-            origin = {} if settings.remove_language else {"exported_from": identify_model(str(run))}
-            write_json(part / RUN_FACTS, facts | origin)
+            origin = "" if settings.remove_language else identify_model(str(run))
+            write_json(part / RUN_FACTS, facts | {"exported_from": origin})
         if settings.verify:
             _verify(embedder, part, settings.dtype)
         _add_formats(settings, part)

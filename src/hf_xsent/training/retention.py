@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from hf_xsent.evaluation.retention import RetentionTask
@@ -60,7 +59,5 @@ def choose_share(
         average_with_start(model, start, share)
         sums[share] = accuracy() + score()
         logger.info("share of the start %.1f: dev accuracy + score within languages = %.2f", share, sums[share])
-        with torch.no_grad():
-            for name, weight in model.encoder.named_parameters():
-                weight.copy_(trained[name])
+        average_with_start(model, trained, 1.0)  # the trained weights again
     return max(sums, key=lambda share: sums[share])

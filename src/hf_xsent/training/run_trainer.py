@@ -45,6 +45,7 @@ class RunTrainer(SavingTrainer):
     def before_training(self, checkpoint: str | None) -> None:
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training(checkpoint)
+        self.accelerator.unwrap_model(self.model).trained_in = None  # of an earlier training
         self.stated_settings = settings_of_run(self)
         if self.saves_run and self.args.should_save:
             write_recipe(str(self.args.output_dir), "pretrain", self.stated_settings)

@@ -219,7 +219,6 @@ class TrainingSettings(CommonTrainingSettings):
         None,
         "With --retention: end with an error, after the run is saved, if the score falls by more than N points.",
         at_least=0,
-        results=False,
     )
     ddp_timeout: int = setting(
         600,

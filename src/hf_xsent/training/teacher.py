@@ -46,7 +46,8 @@ class Teachers:
     ) -> Teachers | None:
         """Return the given teachers or, without them, load those that the model's objectives need."""
         if teachers is None:
-            return cls.load(model.config, model._source, arguments) if model.config.needs.teacher else None
+            start = None if model._in_memory else model._source
+            return cls.load(model.config, start, arguments) if model.config.needs.teacher else None
         return teachers if isinstance(teachers, Teachers) else cls(teachers)
 
     def __call__(self, batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:

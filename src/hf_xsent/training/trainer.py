@@ -163,6 +163,12 @@ class AlignmentTrainer(RunTrainer):
         with explaining_lost_processes(self.args.ddp_timeout), threads(None if self.features is None else 1):
             return super().train(*args, **kwargs)
 
+    def identity(self) -> dict[str, Any]:
+        """Add the data within languages, if a share of the start or a verdict depends on its scores."""
+        decides = self.args.share_of_start == AUTO or self.args.largest_drop is not None
+        data = {"content of retention": self._retention.task.fingerprint} if self._retention and decides else {}
+        return super().identity() | data
+
     def before_training(self, checkpoint: str | None) -> None:
         """Measure the start within languages, and find the averaged weights to continue from."""
         super().before_training(checkpoint)
