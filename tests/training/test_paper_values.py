@@ -38,6 +38,8 @@ OURS = {
     "interpolation-small",
     "xsent-small",
     "xsent-small-2",
+    "xsent-small-questions",
+    "extend",
 }
 PAPERS = sorted({*RECIPES} - OURS)
 SOURCE = r"text, (eq\. )?\d[\d., ]*|table \d+|authors' script|believed, \d\.\d|unstated"
