@@ -37,6 +37,12 @@ def test_batches_are_the_sentences_in_order(tmp_path: Path, monkeypatch: pytest.
     assert read[9] == ("9", 10)
 
 
+def test_a_small_file_has_batches_for_several_processes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n".join(map(str, range(20_000))))
+    read = load_sentences(tmp_path / "a.txt", tmp_path / "work")
+    assert [read.batch_length(number) for number in range(read.batch_count)] == [1250] * 16
+
+
 def test_compressed_files_are_read_and_what_was_read_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

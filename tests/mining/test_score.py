@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numbered_words import Words
 
-from hf_xsent import score_pairs
+from hf_xsent import load_bitext, mine_files, score_pairs
 from hf_xsent.errors import DataError, OutputError, RecipeError
 from hf_xsent.mining import score
 from hf_xsent.mining.neighbours import nearest_one_way
@@ -130,3 +130,16 @@ def test_a_line_break_in_a_text_breaks_no_row(tmp_path: Path) -> None:
     score_pairs(tmp_path / "pairs.jsonl", tmp_path / "scored.tsv", Letters())
     _, line = (tmp_path / "scored.tsv").read_text(encoding="utf-8").splitlines()
     assert line.split("\t")[2:] == ["aa b c", "a b c"]
+
+
+@pytest.mark.parametrize("output", ["scored.tsv", "scored.parquet"])
+def test_origin_and_licence_of_mined_pairs_stay(tmp_path: Path, output: str) -> None:
+    for side in "ab":
+        (tmp_path / f"{side}.txt").write_text("".join(f"{side}{number}\n" for number in range(20)))
+    mined = tmp_path / "mined.tsv"
+    mine_files(tmp_path / "a.txt", tmp_path / "b.txt", mined, Words(), licence="CC0")
+    header, *lines = mined.read_text().splitlines()
+    mined.write_text("".join(f"{line}\n" for line in (f"{header}\torigin", f"{lines[0]}\tnews", *lines[1:])))
+    score_pairs(mined, tmp_path / output, Words())
+    bitext = load_bitext({"de": tmp_path / output}, cleaning=None, cache_dir=tmp_path / "cache")
+    assert bitext.ledger == {"origin not stated, CC0": len(lines) - 1, "news, CC0": 1}

@@ -26,7 +26,7 @@ from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 11  # increase it when cached pairs or their counts change
+FORMAT_VERSION = 12  # increase it when cached pairs or their counts change
 PAIRS_FILE = "pairs.arrow"
 
 Mask = npt.NDArray[np.bool_]

@@ -56,16 +56,16 @@ class _Counted:
 def _tsv(columns: Sequence[str], records: Iterable[Record]) -> Iterator[str]:
     yield "\t".join(columns) + "\n"
     for record in records:
-        yield "\t".join([_cell(record[column]) for column in columns]) + "\n"
+        yield "\t".join([_cell(record.get(column)) for column in columns]) + "\n"
 
 
 def _cell(value: Any) -> str:
-    """Format a score, a number, a run of numbers (as 4 or 4-6), or a text."""
+    """Format a score, a number, a run of numbers (as 4 or 4-6), a text, or None (empty)."""
     if isinstance(value, float):
         return f"{value:.6f}"
     if isinstance(value, list):
         return str(value[0]) if len(value) == 1 else f"{value[0]}-{value[-1]}"
-    return one_line(value) if isinstance(value, str) else str(value)
+    return one_line(value) if isinstance(value, str) else "" if value is None else str(value)
 
 
 def one_line(text: str) -> str:
@@ -83,10 +83,11 @@ def _write_parquet(output: str | Path, columns: Sequence[str], records: Iterable
 
     rows = iter(records)
     groups = iter(lambda: list(islice(rows, _ROWS_PER_GROUP)), [])
-    first = pa.Table.from_pylist([{name: row[name] for name in columns} for row in next(groups, [])])
+    first = pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in next(groups, [])])
     if not first.num_rows:
         first = pa.table({name: pa.array([], pa.string()) for name in columns})
-    with writing(output) as part, pq.ParquetWriter(str(part), first.schema) as file:
-        file.write_table(first)
+    fields = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in first.schema]
+    with writing(output) as part, pq.ParquetWriter(str(part), pa.schema(fields)) as file:
+        file.write_table(first.cast(file.schema))
         for group in groups:
-            file.write_table(pa.Table.from_pylist(group, first.schema))
+            file.write_table(pa.Table.from_pylist(group, file.schema))

@@ -53,6 +53,11 @@ class PairParts(Sequence[list[LinkedPair]]):
         stored = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         return list(zip(*(stored.get(name, [None] * len(batch)) for name in PAIR_FIELDS), strict=True))
 
+    @property
+    def columns(self) -> list[str]:
+        """Return the fields that any pair has."""
+        return list(self._batches[0].schema.names)
+
     def pairs(self) -> Iterator[LinkedPair]:
         """Iterate over the pairs of all parts."""
         return (pair for part in self for pair in part)

@@ -25,13 +25,14 @@ from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 5  # increase it when stored sentences or counts change
-ROWS_PER_BATCH = 1 << 16
+FORMAT_VERSION = 6  # increase it when stored sentences or counts change
+ROWS_PER_BATCH = 1 << 16  # at most
+_FEWEST_ROWS, _BATCHES = 1 << 10, 16  # of a small file, so that several processes share its work
 _FILE = "sentences.arrow"
 
 
 class Sentences:
-    """Distinct sentences, each with the line number of its first occurrence, in batches of ``ROWS_PER_BATCH``."""
+    """Distinct sentences with the line numbers of their first occurrences, in batches of at most ``ROWS_PER_BATCH``."""
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.fingerprint = fingerprint
@@ -145,7 +146,8 @@ def _write(
         if not counts.retained:
             empty = counts.removed.get("empty", 0)
             raise DataError(f"{name} has no sentences: {counts.read} lines, {empty} of them empty")
-        writer.write(folder / _FILE, selected, asdict(counts), ROWS_PER_BATCH)
+        batch_rows = min(ROWS_PER_BATCH, max(_FEWEST_ROWS, -(-counts.retained // _BATCHES)))
+        writer.write(folder / _FILE, selected, asdict(counts), batch_rows)
 
 
 def _sentences(

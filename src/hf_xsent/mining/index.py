@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -60,11 +60,14 @@ def search_by_index(
 ) -> tuple[Neighbours, Neighbours, float]:
     """Return what `nearest_by_index` returns; the work folder stores indexes and neighbours, one file per shard.
 
-    An index is built once; processes share the search.
+    Processes share the work: each index is built once by one of them.
     """
     vectors = source.read(), target.read()
     check_vectors(*vectors, k)
-    paths = [_stored_index(work, side, index) for side in (source, target)]
+    names = [f"{digest([side.made_from, index])}.faiss" for side in (source, target)]
+    built = Store(work / "index")
+    fill(built, [*{*names}], BuildingJob(dict(zip(names, (source, target), strict=True)), index), "building indexes")
+    paths = [built.path(name) for name in names]
     probes, recall = _measure(_open(paths[1]), *vectors, k, probes, index)
     nearest = []
     for queries, candidates, path in ((source, target, paths[1]), (target, source, paths[0])):
@@ -74,6 +77,18 @@ def search_by_index(
         fill(store, names, IndexJob(queries, candidates, path, k, probes), "searching the index")
         nearest.append(join_neighbours([store.read(name, _read) for name in names]))
     return nearest[0], nearest[1], recall
+
+
+@dataclass(frozen=True)
+class BuildingJob:
+    """Write the index of a side."""
+
+    sides: Mapping[str, VectorStore]  # by the name of the index
+    factory: str
+
+    def __call__(self, name: str, path: Path) -> None:
+        """Build and write the index."""
+        import_faiss().write_index(_build(self.sides[name].read(), self.factory), str(path))
 
 
 @dataclass(frozen=True)
@@ -100,15 +115,6 @@ def import_faiss() -> Any:
     except ImportError as error:
         raise MissingExtraError('an index needs faiss: run pip install "hf-xsent[mining]"') from error
     return faiss
-
-
-def _stored_index(work: Path, vectors: VectorStore, factory: str) -> Path:
-    """Build the index of a side unless it exists; return its file."""
-
-    def write(path: Path) -> None:
-        import_faiss().write_index(_build(vectors.read(), factory), str(path))
-
-    return Store(work / "index").get(f"{digest([vectors.made_from, factory])}.faiss", write, Path)
 
 
 @lru_cache(1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.output import check_output, write_records
+from hf_xsent.data.readers.records import LICENCE
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import check_writable
@@ -84,7 +85,9 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
         mined = mined.above(threshold)
     if settings.top is not None:
         mined = mined.first(settings.top)
-    write_records(settings.output, COLUMNS, _records(mined, sides, inputs))
+    licence = {} if settings.licence is None else {LICENCE: settings.licence}
+    records = (record | licence for record in _records(mined, sides, inputs))
+    write_records(settings.output, (*COLUMNS, *licence), records)
     return MinedFile(mined, settings.output, recall)
 
 

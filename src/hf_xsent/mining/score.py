@@ -17,7 +17,7 @@ from hf_xsent.data.identification import check_language
 from hf_xsent.data.output import check_output, one_line, write_records
 from hf_xsent.data.pairs import PairParts, open_pairs, store_pairs
 from hf_xsent.data.readers.formats import LinkedPair, read_pairs
-from hf_xsent.data.readers.records import PAIR_FIELDS
+from hf_xsent.data.readers.records import LEDGER, PAIR_FIELDS
 from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError
@@ -88,7 +88,7 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     records = (record for name, part in zip(names, parts, strict=True) for record in _records(store, name, part))
     if pair_filter is not None:
         records = (row for row in records if pair_filter.accepts(row["source"], row["target"], row["score"]))
-    count = write_records(settings.output, COLUMNS, records)
+    count = write_records(settings.output, (*COLUMNS, *(name for name in LEDGER if name in parts.columns)), records)
     report = None if pair_filter is None else CleaningReport({settings.language: pair_filter.counts})
     return ScoredPairs(count, report, settings.output)
 

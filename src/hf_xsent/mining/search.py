@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from hf_xsent.data import sentences
 from hf_xsent.files import write_arrays
 from hf_xsent.mining.neighbours import nearest_both_ways, search_precision
 from hf_xsent.mining.top_k import Neighbours, join_neighbours, merge_neighbours
@@ -20,7 +21,8 @@ from hf_xsent.models.precision import choose_device
 from hf_xsent.runs.engines import Fill
 from hf_xsent.runs.store import Store
 
-_MOST_BLOCKS = 1024  # more files are joined to larger blocks, since every block stores neighbours of both sides
+_MOST_BLOCKS = 1024  # else files are joined to larger blocks, since every block stores neighbours of both sides
+_SMALLEST_BLOCK = 0.25  # of the largest file's sentences: small blocks are slow, since their first cosines are
 _ARRAYS = ("source_cosines", "source_rows", "target_cosines", "target_rows")  # of a block's file
 
 
@@ -35,7 +37,9 @@ def search(
 ) -> tuple[Neighbours, Neighbours]:
     """Return the exact neighbours of both sides."""
     files = len(source.names), len(target.names)
-    edge = math.ceil(math.sqrt(files[0] * files[1] / _MOST_BLOCKS))
+    rows = max(side.sentences.rows_per_batch for side in (source, target))
+    smallest = int(_SMALLEST_BLOCK * sentences.ROWS_PER_BATCH / rows)
+    edge = max(1, smallest, math.ceil(math.sqrt(files[0] * files[1] / _MOST_BLOCKS)))
     blocks = [range(0, count, edge) for count in files]
     names = [[f"{row:05d}-{column:05d}.npz" for column in blocks[1]] for row in blocks[0]]
     name = f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{k}-{edge}"

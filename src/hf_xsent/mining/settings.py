@@ -63,6 +63,9 @@ class MineSettings(SearchSettings):
         "Choose the threshold with the best F1 on this TSV of some gold pairs (texts or line numbers).",
         metavar="GOLD",
     )
+    licence: str | None = setting(
+        None, "Write this licence into the column licence of each pair; training counts it in the card.", local=True
+    )
     top: int | None = setting(None, "Write the N best pairs. (default: all)", at_least=1)
     plot: str | None = setting(None, "Plot the histogram of scores to this SVG file.", metavar="FILE", local=True)
     index: str | None = setting(

@@ -17,7 +17,8 @@ NEGATIVES = ("source_negatives", "target_negatives")  # each a list of sentences
 _OPUS = "translation."
 _BATCH_ROWS = 1000
 
-LEDGER = ("origin", "licence")  # where a pair is from, and the licence of its use
+LICENCE, LICENSE = "licence", "license"  # two spellings of one column
+LEDGER = ("origin", LICENCE)  # where a pair is from, and the licence of its use
 PAIR_FIELDS = ("source", "target", "links", *NEGATIVES, *LEDGER)
 Row = tuple[Any, ...]  # number, then the fields of a pair, unchecked
 
@@ -58,7 +59,7 @@ def read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
     try:
         with pq.ParquetFile(source.path) as file:
             columns = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
-            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[*columns, *PAIR_FIELDS[2:], "license"])
+            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[*columns, *PAIR_FIELDS[2:], LICENSE])
             records = (record for batch in batches for record in batch.to_pylist())
             for number, record in enumerate(records, start=1):
                 yield _row(number, record, columns)
@@ -112,7 +113,7 @@ def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
 
 def _row(number: int, record: Mapping[str, Any], columns: tuple[str, str]) -> Row:
     source, target = (_value(record, column) for column in columns)
-    return number, source, target, *map(record.get, PAIR_FIELDS[2:-1]), record.get("licence") or record.get("license")
+    return number, source, target, *map(record.get, PAIR_FIELDS[2:-1]), record.get(LICENCE) or record.get(LICENSE)
 
 
 def _names(record: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -7,15 +7,17 @@ import logging
 from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
 from hf_xsent.data.readers.columns import Columns, choose_columns, is_header
 from hf_xsent.data.readers.compression import lines_or_errors
+from hf_xsent.data.readers.records import LEDGER, LICENCE, LICENSE, PAIR_FIELDS
 from hf_xsent.data.readers.sources import BitextSource, require_order, source_files, source_format
 from hf_xsent.errors import DataError, shortened
 
 logger = logging.getLogger(__name__)
 
-Row = tuple[int, str, str]
+Row = tuple[Any, ...]  # line, source, target; if there is a header, all fields of a pair
 _DELIMITERS = ",;\t"
 
 
@@ -59,6 +61,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
 
 def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError]]) -> Iterator[Row | DataError]:
     """Yield the pairs of all rows; the first row is a header if its cells are names of columns, else a pair."""
+    others: list[int | None] = []  # numbers of the columns of a pair's other fields, of which tables have the ledger
     by_name = source.columns is not None and any(isinstance(column, str) for column in source.columns)
     first, second = (0, 1) if by_name else map(int, source.columns or (0, 1))
     for place, (number, cells) in enumerate(rows):
@@ -72,6 +75,8 @@ def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError
                 source.place(number), names, source.columns, source.language, source.target_language
             )
             require_order(source, names[first], names[second])
+            names = [LICENCE if name == LICENSE else name for name in names]
+            others = [names.index(name) if name in LEDGER and name in names else None for name in PAIR_FIELDS[2:]]
         elif len(cells) <= max(first, second):
             error = _too_few_columns(source.columns, (first, second), len(cells))
             yield DataError(f"{source.place(number)}: {error}")
@@ -86,7 +91,8 @@ def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError
                     shortened(cells[first]),
                     shortened(cells[second]),
                 )
-            yield number, cells[first], cells[second]
+            stated = (cells[column] if column is not None and column < len(cells) else None for column in others)
+            yield number, cells[first], cells[second], *stated
 
 
 def _too_few_columns(requested: Columns | None, numbers: Sequence[int], count: int) -> str:
