@@ -100,6 +100,7 @@ def test_mining_survives_a_killed_worker(
     assert (tmp_path / "notes" / "killed").exists()
     assert (tmp_path / "ray.tsv").read_bytes() == (tmp_path / "here.tsv").read_bytes()
     assert _encoded(tmp_path / "notes") == ALL
+    assert len(list((tmp_path / "notes").glob("*.txt"))) <= 3, "two workers and a replacement encode both sides"
     assert not list(tmp_path.rglob("*.part"))
 
 
@@ -134,6 +135,11 @@ def test_errors_of_a_worker_are_raised_and_its_other_results_stay(cluster: Any, 
     with pytest.raises(OutputError, match="full.npy cannot be written .*free disk space"):
         RayEngine()(Store(tmp_path), names, write, "writing")
     assert [path.name for path in tmp_path.glob("*.npy*") if path.suffix != ".lock"] == ["0.npy"]
+
+
+def test_a_result_that_kills_every_worker_is_named(cluster: Any, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"Ray workers died computing .*deadly\.npy"):
+        RayEngine()(Store(tmp_path), ["deadly.npy"], lambda *_: os.kill(os.getpid(), signal.SIGKILL), "writing")
 
 
 def test_a_node_that_leaves_is_replaced_by_the_others(cluster: Any, tmp_path: Path) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from hf_xsent.settings.common import WorkSettings
 
 # Computes the missing results of a store: names of files, the job that writes each, a label for progress.
 Fill = Callable[[Store, Sequence[str], Any, str], None]
-_BLOCKS = 64  # of a data set per worker: a block is what a worker gets at once
+_MOST_DEATHS = 3  # of workers that compute the same result
 
 
 def engine(settings: WorkSettings) -> Fill:
@@ -34,18 +33,18 @@ def is_first_process() -> bool:
     return int(os.environ.get("RANK", 0)) == 0
 
 
-@dataclass(frozen=True)
 class RayEngine:
-    """Fill stores by Ray Data: the names of missing results are a data set, a pool of workers computes them.
+    """Fill stores by workers of a Ray cluster, which stay for all stores of a command.
 
-    Each worker copies the job once, so that it opens the model once, and takes ``cpus`` cores, or a GPU if the cluster
-    has any and ``device`` is not cpu. Ray replaces workers that die and repeats what they computed. All machines must
-    share the work folder.
+    Each worker opens the model once, and takes ``cpus`` cores, or a GPU if the cluster has any and ``device`` is not
+    cpu. A worker whose process or machine dies is replaced, and its result computed again. All machines must share the
+    work folder.
     """
 
-    address: str = "auto"
-    cpus: int = 1
-    device: str | None = None
+    def __init__(self, address: str = "auto", cpus: int = 1, device: str | None = None) -> None:
+        self.address, self.cpus, self.device = address, cpus, device
+        self._idle: list[Any] = []
+        self._busy: dict[Any, tuple[Any, str | None]] = {}  # worker, and what it computes: None while it starts
 
     def __call__(self, store: Store, names: Sequence[str], job: Any, description: str) -> None:
         """Compute the missing results in any order."""
@@ -53,62 +52,82 @@ class RayEngine:
         if not missing:
             return
         ray = self._connect()
-        available = ray.cluster_resources()
-        gpus = 0 if self.device == "cpu" else int(available.get("GPU", 0))
-        workers = max(1, min(len(missing), gpus or int(available["CPU"]) // self.cpus))
-        pool = ray.data.ActorPoolStrategy(min_size=1, max_size=workers, initial_size=workers)
-        done = ray.data.from_items(missing, override_num_blocks=min(len(missing), _BLOCKS * workers)).map_batches(
-            _Worker,
-            fn_constructor_args=(store, job, os.getcwd()),
-            batch_size=1,
-            compute=pool,
-            num_cpus=self.cpus,
-            num_gpus=1 if gpus else None,
-        )
         try:
+            self._start(ray, len(missing))
             with Progress(total=len(missing), desc=description, unit=" files") as bar:
-                for _ in done.iter_rows():
-                    bar.update()
-        except ray.exceptions.RayTaskError as error:
-            raise _original(error) from None
+                self._compute(ray, store, missing, ray.put((store, job)), bar)
+        except BaseException:
+            self._idle, self._busy = [], {}  # Ray ends workers without a handle
+            raise
         if store.missing(names):
             raise OutputError(f"{store.folder} lacks results of other machines: mount it on each of the cluster")
+
+    def _start(self, ray: Any, results: int) -> None:
+        """Start as many workers as can compute at once."""
+        available = ray.cluster_resources()
+        gpus = 0 if self.device == "cpu" else int(available.get("GPU", 0))
+        self._worker = ray.remote(num_cpus=self.cpus, num_gpus=min(gpus, 1))(_Worker)
+        workers = max(1, min(results, gpus or int(available["CPU"]) // self.cpus))
+        for _ in range(workers - len(self._idle) - len(self._busy)):
+            self._add_worker()
+
+    def _add_worker(self) -> None:
+        worker = self._worker.remote(os.getcwd())
+        self._busy[worker.__ray_ready__.remote()] = worker, None
+
+    def _compute(self, ray: Any, store: Store, missing: list[str], work: Any, bar: Progress) -> None:
+        """Give each idle worker a result to compute until all are there."""
+        waiting, left, deaths = deque(missing), {*missing}, Counter[str | None]()
+        while left:
+            while waiting and self._idle:
+                worker, name = self._idle.pop(), waiting.popleft()
+                self._busy[worker.compute.remote([work], name)] = worker, name
+            (done,), _ = ray.wait([*self._busy])
+            worker, name = self._busy.pop(done)
+            try:
+                ray.get(done)
+            except ray.exceptions.RayActorError as error:
+                deaths[name] += 1
+                if deaths[name] > _MOST_DEATHS:
+                    task = f"computing {store.path(name)}" if name else "when they started"
+                    raise OutputError(f"{deaths[name]} Ray workers died {task}: {error}") from None
+                self._add_worker()
+                waiting.extend([name] if name else [])
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause if isinstance(error.cause, HfXsentError) else error from None
+            else:
+                deaths.pop(name, None)
+                self._idle.append(worker)
+                if name is not None:
+                    left.remove(name)
+                    bar.update()
 
     def _connect(self) -> Any:
         try:
             import ray
-            import ray.data
         except ImportError as error:
-            raise MissingExtraError('--engine ray needs Ray Data: run pip install "hf-xsent[ray]"') from error
+            raise MissingExtraError('--engine ray needs Ray: run pip install "hf-xsent[ray]"') from error
         if not ray.is_initialized():
             try:
                 ray.init(address=self.address, log_to_driver=False)
             except ConnectionError as error:
                 raise OutputError(f"no Ray cluster at {self.address}: start one with ray start --head") from error
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors of workers are raised here
-        context = ray.data.DataContext.get_current()
-        context.raise_original_map_exception = True
-        context.enable_progress_bars = context.print_on_execution_start = False
         return ray
 
 
 class _Worker:
     """Compute results in a process of the cluster, which sees only the GPU that Ray assigned to it."""
 
-    def __init__(self, store: Store, job: Any, folder: str) -> None:
+    def __init__(self, folder: str) -> None:
         with suppress(OSError):
             os.chdir(folder)  # that of the command, from which relative paths start
-        self.store, self.job = store, job
+        self.work: dict[Any, tuple[Store, Any]] = {}  # copied once; jobs with the same encoder share its model
 
-    def __call__(self, batch: Any) -> Any:
-        for name in map(str, batch["item"]):
-            self.store.compute(name, partial(self.job, name))
-        return batch
+    def compute(self, work: list[Any], name: str) -> None:
+        """Compute a result of a store by its job; ``work`` refers to both."""
+        import ray
 
-
-def _original(error: Any) -> BaseException:
-    """Return our error that a worker raised, or Ray's error."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, HfXsentError):
-        cause = getattr(cause, "cause", None) or cause.__cause__
-    return cause or error
+        if work[0] not in self.work:
+            self.work[work[0]] = ray.get(work[0])
+        store, job = self.work[work[0]]
+        store.compute(name, partial(job, name))
