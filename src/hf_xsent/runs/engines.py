@@ -80,8 +80,8 @@ class RayEngine:
         waiting, left, deaths = deque(missing), {*missing}, Counter[str | None]()
         while left:
             while waiting and self._idle:
-                worker, name = self._idle.pop(), waiting.popleft()
-                self._busy[worker.compute.remote([work], name)] = worker, name
+                worker, result = self._idle.pop(), waiting.popleft()
+                self._busy[worker.compute.remote([work], result)] = worker, result
             (done,), _ = ray.wait([*self._busy])
             worker, name = self._busy.pop(done)
             try:
