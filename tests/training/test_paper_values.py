@@ -38,7 +38,7 @@ OURS = {
     "interpolation-small",
     "xsent-small",
     "xsent-small-2",
-    "xsent-small-questions",
+    "mixed-small",
     "extend",
 }
 PAPERS = sorted({*RECIPES} - OURS)
