@@ -44,10 +44,11 @@ class NoModel:
 
 def write_texts(pairs: str, sentences: int, folder: Path) -> None:
     """Write the first pairs that have no repeated side as two text files."""
-    from hf_xsent.data import BitextSource, read_pairs
+    from hf_xsent.data.readers.formats import read_pairs
+    from hf_xsent.data.readers.sources import BitextSource
 
     seen: set[str] = set()
-    distinct = (pair for pair in read_pairs(BitextSource(pairs)) if seen.isdisjoint(pair) and not seen.update(pair))
+    distinct = (pair for pair in read_pairs(BitextSource("und", pairs)) if seen.isdisjoint(pair) and not seen.update(pair))
     sides = zip(*islice(distinct, sentences), strict=True)
     for name, side in zip(("source.txt", "target.txt"), sides, strict=True):
         (folder / name).write_text("".join(f"{' '.join(text.split())}\n" for text in side))
