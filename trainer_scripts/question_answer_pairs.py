@@ -4,8 +4,8 @@
 
 Other sentences of the context are hard negatives of the pair (pretrain --hard_negatives). Contexts and questions with
 the same id in several files are translations, as in MLQA: each question is paired with the answering sentence in every
-language, and with itself in the others. Languages are those of MLQA's file names (context-de-question-en); other files
-are English. Do not train on questions or contexts that you measure with.
+language, and with its translations. Languages are those of the files' names (context-de-question-en as in MLQA, or
+xquad.de); other files are English. Do not train on questions or contexts that you measure with.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from hf_xsent.documents.splitting import split_paragraph
 from hf_xsent.errors import HfXsentError
 from hf_xsent.files import check_can_create, write_text
 
-LANGUAGES = re.compile(r"context-(\w\w)-question-(\w\w)")
+LANGUAGES = re.compile(r"context-(\w\w)-question-(\w\w)|\.(\w\w)\.json")
 
 
 def answering_sentence(question: Question, language: str) -> tuple[str, list[str]] | None:
-    """Return the sentence of the context that has the whole answer, and the others; None if several have it.
+    """Return the sentence that has the whole answer, and the others, nearest first; None if it runs over several.
 
     >>> context = "Er kam um 9 Uhr. Dr. Maier ging um zehn."
     >>> answering_sentence(Question("1", "Wann ging Dr. Maier?", context, ((34, "zehn"),)), "de")
@@ -61,7 +61,8 @@ def question_pairs(files: Iterable[str], max_characters: int, negatives: int) ->
     answers: dict[str, dict[str, tuple[str, list[str]]]] = defaultdict(dict)
     for file in files:
         match = LANGUAGES.search(Path(file).name)
-        context_language, question_language = match.groups() if match else ("en", "en")
+        languages = [code for code in match.groups() if code] if match else ["en"]
+        context_language, question_language = languages[0], languages[-1]
         for question in load_questions(file):
             questions[question.id][question_language] = " ".join(question.question.split())
             found = answering_sentence(question, context_language)
