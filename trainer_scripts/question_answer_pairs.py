@@ -31,7 +31,7 @@ LANGUAGES = re.compile(r"context-(\w\w)-question-(\w\w)|\.(\w\w)\.json")
 
 
 def answering_sentence(question: Question, language: str) -> tuple[str, list[str]] | None:
-    """Return the sentence that has the whole answer, and the others, nearest first; None if it runs over several.
+    """Return the sentence that has the whole answer, and the others (later ones first); None if it spans several.
 
     >>> context = "Er kam um 9 Uhr. Dr. Maier ging um zehn."
     >>> answering_sentence(Question("1", "Wann ging Dr. Maier?", context, ((34, "zehn"),)), "de")
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("files", nargs="+", help="files or patterns, compressed or not")
     parser.add_argument("--output", required=True, type=Path, help="JSONL file for the pairs")
     parser.add_argument("--max_characters", type=int, default=300, help="drop longer sentences")
-    parser.add_argument("--negatives", type=int, default=2, help="sentences of the context, at most; the nearest ones")
+    parser.add_argument("--negatives", type=int, default=2, help="at most N other sentences, later ones first")
     options = parser.parse_args()
     try:
         check_can_create(options.output.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shlex
@@ -69,6 +70,31 @@ def test_conversational_pairs_are_selected_and_filled_up_with_sentences_before_p
         "eu.tsv": talk + she + sentence + your,
     }
     assert "de: 2 conversational pairs, 2 others" in capsys.readouterr().out
+
+
+def test_questions_are_paired_with_answering_sentences_and_with_their_translations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {
+        "de": ("Wann ging er?", "Er kam um neun. Er ging um zehn. Dann schlief er.", "zehn"),
+        "en": ("When did he leave?", "He came at nine. He left at ten. Then he slept.", "ten"),
+    }
+    for code, (question, context, answer) in texts.items():
+        answers = [{"answer_start": context.index(answer), "text": answer}]
+        paragraph = {"context": context, "qas": [{"id": "1", "question": question, "answers": answers}]}
+        (tmp_path / f"xquad.{code}.json").write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}), "utf-8")
+    output = tmp_path / "qa.jsonl"
+    monkeypatch.setattr(sys, "argv", ["script", str(tmp_path / "xquad.*.json"), "--output", str(output)])
+    runpy.run_path(str(ROOT / "trainer_scripts/question_answer_pairs.py"), run_name="__main__")
+    pairs = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
+    german, english = ["Dann schlief er.", "Er kam um neun."], ["Then he slept.", "He came at nine."]
+    assert {(pair["source"], pair["target"], *pair["target_negatives"]) for pair in pairs} == {
+        ("Wann ging er?", "Er ging um zehn.", *german),
+        ("Wann ging er?", "He left at ten.", *english),
+        ("When did he leave?", "Er ging um zehn.", *german),
+        ("When did he leave?", "He left at ten.", *english),
+        ("Wann ging er?", "When did he leave?"),
+    }
 
 
 def test_similar_pairs_go_to_the_same_file(
