@@ -48,7 +48,9 @@ def write_texts(pairs: str, sentences: int, folder: Path) -> None:
     from hf_xsent.data.readers.sources import BitextSource
 
     seen: set[str] = set()
-    distinct = (pair for pair in read_pairs(BitextSource("und", pairs)) if seen.isdisjoint(pair) and not seen.update(pair))
+    distinct = (
+        pair for pair in read_pairs(BitextSource("und", pairs)) if seen.isdisjoint(pair) and not seen.update(pair)
+    )
     sides = zip(*islice(distinct, sentences), strict=True)
     for name, side in zip(("source.txt", "target.txt"), sides, strict=True):
         (folder / name).write_text("".join(f"{' '.join(text.split())}\n" for text in side))

@@ -72,7 +72,7 @@ def test_conversational_pairs_are_selected_and_filled_up_with_sentences_before_p
     assert "de: 2 conversational pairs, 2 others" in capsys.readouterr().out
 
 
-def test_questions_are_paired_with_answering_sentences_and_with_their_translations(
+def test_questions_are_paired_with_answers_and_with_translated_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {
