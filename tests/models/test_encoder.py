@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from safetensors.torch import load_file, save_file
 
 from hf_xsent import Encoder, SentenceEmbedder
 from hf_xsent.errors import ModelError
@@ -38,6 +40,17 @@ def test_batches_of_all_kinds_get_the_same_vectors(encoder: Encoder) -> None:
     np.testing.assert_array_equal(np.asarray(mapped["embedding"], np.float32), expected)
     rows = datasets.Dataset.from_dict({"text": TEXTS}).map(encoder)
     np.testing.assert_allclose(np.asarray(rows["embedding"], np.float32), expected, atol=1e-6)
+
+
+def test_a_model_that_replaced_another_in_its_folder_is_opened_anew(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(encoder_folders["bert"], tmp_path / "model")
+    before = Encoder(str(folder), device="cpu")
+    vectors = before.encode(TEXTS)
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: 2 * weight for name, weight in weights.items()}, folder / "model.safetensors", {"format": "pt"})
+    assert np.abs(Encoder(str(folder), device="cpu").encode(TEXTS) - vectors).max() > 1e-3
 
 
 def test_an_empty_table_gets_a_column_of_the_same_type(encoder: Encoder) -> None:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -23,9 +22,6 @@ MADE_BY = b"hf_xsent"  # key in the metadata of an Arrow field of vectors: what 
 _PROBES = ("A dog runs.", "Ein zweiter Satz.", "第三句话。", " ".join(map(str, range(600))))
 
 
-_open_models: WeakValueDictionary[Any, SentenceEmbedder] = WeakValueDictionary()  # of this process, by settings
-
-
 class Encoder:
     """Add a column of embeddings to a batch: a pyarrow Table, a pandas DataFrame, a dict of columns, or a single row.
 
@@ -35,8 +31,7 @@ class Encoder:
     vectors: the precision of the embeddings, float32 or float16; ``precision`` is that of the computation.
     least_max_length: raise a shorter ``max_length`` of the model to this, if its encoder permits.
 
-    A pickled encoder holds no weights: each process opens the model when it first encodes. Encoders of equal settings
-    share one model.
+    A pickled encoder holds no weights: each process opens the model when it first encodes.
 
     >>> encoder = Encoder("exported", column="text", max_length=128)  # nothing is opened yet
     >>> dataset.map_batches(encoder, batch_format="pyarrow")  # doctest: +SKIP
@@ -75,13 +70,10 @@ class Encoder:
     def open(self, device: str | None = None) -> SupportsEncode:
         """Return the model, opened once, by default on the encoder's device or this process's."""
         if self._opened is None:
-            options: Any = self._options | {"device": device or self.device}
-            key = self.name, self._least_max_length, *options.values()
-            embedder = _open_models.get(key)
-            if embedder is None:
-                embedder = _open_models[key] = SentenceEmbedder.from_pretrained(str(self.name), **options)
-                if options["max_length"] is None and embedder.max_length < self._least_max_length:
-                    embedder.max_length = min(self._least_max_length, embedder.longest_input)
+            options: Any = self._options
+            embedder = SentenceEmbedder.from_pretrained(str(self.name), device=device or self.device, **options)
+            if options["max_length"] is None and embedder.max_length < self._least_max_length:
+                embedder.max_length = min(self._least_max_length, embedder.longest_input)
             self._opened = embedder
         return self._opened
 

@@ -36,9 +36,9 @@ def is_first_process() -> bool:
 class RayEngine:
     """Fill stores by workers of a Ray cluster, which stay for all stores of a command.
 
-    Each worker opens the model once, and takes ``cpus`` cores, or a GPU if the cluster has any and ``device`` is not
-    cpu. A worker whose process or machine dies is replaced, and its result computed again. All machines must share the
-    work folder.
+    Each worker opens the model once per store, and takes ``cpus`` cores, or a GPU if the cluster has any and ``device``
+    is not cpu. A worker whose process or machine dies is replaced, and its result computed again. All machines must
+    share the work folder.
     """
 
     def __init__(self, address: str = "auto", cpus: int = 1, device: str | None = None) -> None:
@@ -121,7 +121,7 @@ class _Worker:
     def __init__(self, folder: str) -> None:
         with suppress(OSError):
             os.chdir(folder)  # that of the command, from which relative paths start
-        self.work: dict[Any, tuple[Store, Any]] = {}  # copied once; jobs with the same encoder share its model
+        self.work: dict[Any, tuple[Store, Any]] = {}  # copied once, with the model that the job opens
 
     def compute(self, work: list[Any], name: str) -> None:
         """Compute a result of a store by its job; ``work`` refers to both."""
