@@ -215,7 +215,7 @@ def test_a_resumed_run_trains_with_a_changed_rate(data: Path, encoder_folders: d
             xnli,
             ["--train", "en={d}/train-en.tsv", "de={d}/short.tsv", "--code_switching=true"],
             DataError,
-            "code-switching needs parallel files",
+            "give files that are translations of each other",
         ),
         (xnli, [], RecipeError, "nothing to do: give (--)?train"),
         (xnli, ["--xnli={d}"], HfXsentError, "is not fine-tuned for this task: give (--)?train"),

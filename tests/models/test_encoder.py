@@ -42,9 +42,7 @@ def test_batches_of_all_kinds_get_the_same_vectors(encoder: Encoder) -> None:
     np.testing.assert_allclose(np.asarray(rows["embedding"], np.float32), expected, atol=1e-6)
 
 
-def test_new_weights_in_an_opened_folder_are_read(
-    encoder_folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_new_weights_in_an_opened_folder_are_read(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     folder = shutil.copytree(encoder_folders["bert"], tmp_path / "model")
     before = Encoder(str(folder), device="cpu")
     vectors = before.encode(TEXTS)

@@ -11,6 +11,11 @@ from torch import Tensor, nn
 from hf_xsent.logs import Progress
 
 
+def usual_tokens(device: torch.device) -> int:
+    """Return a number of tokens per batch; on a CPU so few that activations fit its caches and malloc reuses them."""
+    return 2048 if device.type == "cpu" else 8192
+
+
 def batches_by_length(
     lengths: Sequence[int], tokens_per_batch: int, progress: str | None = None, unit: str = " sentences"
 ) -> Iterator[list[int]]:

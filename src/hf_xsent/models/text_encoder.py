@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import DataError, ModelError, did_you_mean
-from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
+from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows, usual_tokens
 from hf_xsent.models.families import family
 from hf_xsent.tensors.packing import POOLINGS
 
@@ -116,7 +116,6 @@ class TextEncoder(SentenceTransformerMethods):
         tokenizer: PreTrainedTokenizerBase,
         max_length: int | None = None,
         layer: int | None = None,
-        tokens_per_batch: int = 8192,
         dim: int | None = None,
         prompt: str | None = None,
     ) -> None:
@@ -130,7 +129,7 @@ class TextEncoder(SentenceTransformerMethods):
         self.model, self.config = model, model.config
         self.tokenizer = tokenizer
         self.max_length = max_length or model.config.max_length
-        self.tokens_per_batch = tokens_per_batch
+        self.tokens_per_batch = usual_tokens(model.device)
         self.width = dim or model.config.dim or width
         self.prompt: str = model.config.default_prompt if prompt is None else prompt  # prepended to each sentence
         self.view = View(model.default_layer if layer is None else layer, model.config.pooling)

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.words.links import Link, best_first
 from hf_xsent.data.words.splitting import Words, offsets_after_prompt, pieces_of_natural_text, words_of_pieces
 from hf_xsent.errors import DataError, ModelError, shortened
-from hf_xsent.models.batching import batches_by_length, pad_rows
+from hf_xsent.models.batching import batches_by_length, pad_rows, usual_tokens
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
@@ -51,7 +51,7 @@ class EmbeddingAligner:
         self.tokenizer = tokenizer
         self.threshold = threshold
         self.prompt: str = model.config.default_prompt
-        self.tokens_per_batch = 8192
+        self.tokens_per_batch = usual_tokens(model.device)
         self.max_length = family(model.config.encoder_config).max_length(model.config.encoder_config)
 
     @classmethod

@@ -72,8 +72,8 @@ def load_xnli(
 def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, others: Sequence[InferencePair]) -> None:
     """Raise a `DataError` unless pair i has the same label in both files, as translations do."""
     if [pair.label for pair in pairs] != [pair.label for pair in others]:
-        raise DataError(f"the labels of {first} ({len(pairs)} pairs) and {second} ({len(others)}) differ: "
-                        "code-switching needs parallel files")  # fmt: skip
+        labels = f"the labels of {first} ({len(pairs)} pairs) and {second} ({len(others)}) differ"
+        raise DataError(f"{labels}: give files that are translations of each other, line by line")
 
 
 def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]]:
