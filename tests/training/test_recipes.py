@@ -97,34 +97,6 @@ def test_questions_are_paired_with_answers_and_with_translated_questions(
     }
 
 
-def test_premises_are_paired_with_hypotheses_that_they_entail_in_other_languages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = {
-        "de": ["Er singt.\tEr schweigt.\tcontradiction", "Er singt.\tMan hört ihn.\tentailment"],
-        "en": [
-            "He sings.\tHe is silent.\tcontradiction",
-            "He sings.\tOne hears him.\tentailment",
-            "Yes.\tNo.\tneutral",
-        ],
-    }
-    for code, lines in rows.items():
-        (tmp_path / f"dev-{code}.tsv").write_text("\n".join(lines) + "\n", "utf-8")
-    output, script = tmp_path / "entailment.jsonl", str(ROOT / "trainer_scripts/entailment_pairs.py")
-    monkeypatch.setattr(sys, "argv", ["script", str(tmp_path / "dev-*.tsv"), "--output", str(output)])
-    runpy.run_path(script, run_name="__main__")
-    pairs = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
-    assert sorted((pair["source"], pair["target"], *pair["target_negatives"]) for pair in pairs) == [
-        ("Er singt.", "Man hört ihn.", "Er schweigt."),
-        ("Er singt.", "One hears him.", "He is silent."),
-        ("He sings.", "Man hört ihn.", "Er schweigt."),
-        ("He sings.", "One hears him.", "He is silent."),
-    ]
-    (tmp_path / "dev-en.tsv").write_text("\n".join(rows["en"][:1]) + "\n", "utf-8")
-    with pytest.raises(SystemExit, match="give files that are translations of each other, line by line"):
-        runpy.run_path(script, run_name="__main__")
-
-
 def test_similar_pairs_go_to_the_same_file(
     tmp_path: Path,
     encoder_folders: dict[str, Path],
