@@ -87,6 +87,22 @@ def test_flags_replace_values_and_dotted_flags_change_one_entry_of_a_mapping() -
     assert values["budget"] == {"steps": 5, "pairs": 7}
 
 
+@pytest.mark.parametrize("first", ["data", "data.fr"])
+def test_a_flag_and_one_of_its_entries_both_count(first: str) -> None:
+    flags = {"data": ["{de: a.tsv}"], "data.fr": ["b.tsv"]}
+    assert read_values({}, {first: flags[first], **flags}, HINTS) == {"data": ["de=a.tsv", "fr=b.tsv"]}
+    assert read_values({"data": "{de: a.tsv}"}, {"data.fr": ["b.tsv"]}, HINTS) == {"data": ["de=a.tsv", "fr=b.tsv"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "flags"), [({"data": ["de=a.tsv"]}, {}), ({}, {"data": ["de=a.tsv"]}), ({"data": {"fr": 1.5}}, {})]
+)
+def test_an_entry_of_what_is_no_mapping_is_refused_rather_than_replacing_it(values: Any, flags: Any) -> None:
+    with pytest.raises(RecipeError) as raises:
+        read_values(values, {**flags, "data.fr.path": ["b.tsv"]}, HINTS)
+    assert "write all of it by such flags, or as a mapping" in _error(raises)
+
+
 @pytest.mark.parametrize(
     ("values", "flags", "error"),
     [

@@ -31,7 +31,7 @@ class EvaluateSettings(EncodingSettings):
         positional=True,
         required=True,
     )
-    tasks: list[Any] | Any = setting(
+    tasks: list[Any] | dict[str, Any] | Any = setting(
         None,
         "Tasks, each with its folder or Hub id (docs/evaluation.md lists them), or a folder with the data of several: "
         "measure all whose data is there, and print one table. In Python also a list from load_tasks, or pairs in "
@@ -40,7 +40,7 @@ class EvaluateSettings(EncodingSettings):
         by_position=True,
         aliases=("suite",),
     )
-    pairs: list[Any] | Any = setting(
+    pairs: list[Any] | dict[str, Any] | Any = setting(
         None,
         "Measure retrieval on your sentence pairs, in the format of pretrain --data: de=test.tsv; in Python also a "
         "Dataset, a data frame or a list of pairs.",

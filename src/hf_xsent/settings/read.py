@@ -11,7 +11,7 @@ from dataclasses import Field
 from typing import Any, TypeVar
 
 from hf_xsent.errors import RecipeError, shortened
-from hf_xsent.settings.convert import convert, convert_words, members, parse_text, takes_list
+from hf_xsent.settings.convert import convert, convert_words, mapping_of, members, parse_text, takes_list
 from hf_xsent.settings.declare import Names, check_settings, positional_names, settings_of, types_of
 from hf_xsent.settings.hints import suggestion
 from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
@@ -53,18 +53,20 @@ def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any
     refuse_secrets(values, prefix)
     check_known(values, types, prefix)
     nested = {name: words for name, words in flags.items() if "." in name and name not in types}
+    heads = {name.partition(".")[0] for name in nested} & flags.keys()
+    values = {**values, **{head: mapping_of(flags[head]) or flags[head] for head in heads}}  # before their entries
     for name, words in nested.items():
         if (head := name.partition(".")[0]) not in types:
             raise RecipeError(f"unknown flag --{name}{suggestion(head, types)}")
         entry = [parse_text(word) for word in words]
-        values = _replace_entry(values, name.split("."), entry[0] if len(entry) == 1 else entry)
+        values = _replace_entry(name, values, name.split("."), entry[0] if len(entry) == 1 else entry)
     converted = {
         name: _as_names(prefix + name, convert(prefix + name, value, types[name]), types[name])
         for name, value in values.items()
         if value is not None or {type(None), Any} & {*members(types[name])}
     }
     for name, words in flags.items():
-        if name in nested:
+        if name in nested or name in heads:
             continue
         if name not in types:
             raise RecipeError(f"unknown flag --{name}{suggestion(name, types)}")
@@ -79,13 +81,18 @@ def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None
             raise RecipeError(f"{where}unknown key {shortened(key)}{suggestion(str(key), known)}")
 
 
-def _replace_entry(values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy of nested mappings with one entry replaced."""
+def _replace_entry(flag: str, values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return a copy of nested mappings with one entry replaced; raise an error if it is in something else."""
     name, *rest = path
-    if not rest:
-        return {**values, name: value}
-    inner = values.get(name)
-    return {**values, name: _replace_entry(inner if isinstance(inner, Mapping) else {}, rest, value)}
+    if rest:
+        inner = parse_text(values[name]) if isinstance(values.get(name), str) else values.get(name)
+        if not isinstance(inner, Mapping | None):
+            raise RecipeError(
+                f"--{flag} changes an entry of {name}, which is {shortened(inner)}: write all of it by "
+                f"such flags, or as a mapping, such as {name}: {{{rest[0]}: …}}"
+            )
+        value = _replace_entry(flag, inner or {}, rest, value)
+    return {**values, name: value}
 
 
 def _as_names(where: str, value: Any, hint: Any) -> Any:
