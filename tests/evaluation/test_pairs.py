@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -135,3 +136,11 @@ def test_pairs_in_memory_stand_in_place_of_tasks():
     for pairs, code in ((data, "de"), (lines, "und")):
         (report,) = evaluate(_Model(), pairs).reports
         assert report.task == "pairs" and report.languages[code]["pairs"] == 9
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_data_frame_takes_the_place_of_tasks(library: str, pairs: list[tuple[str, str]]) -> None:
+    frame = pytest.importorskip(library).DataFrame(dict(zip(("de", "en"), zip(*pairs, strict=True), strict=True)))
+    model = SimpleNamespace(encode=lambda texts: np.array([[len(text), 1.0] for text in texts]))
+    (report,) = evaluate(model, frame).reports
+    assert report.languages["de"]["pairs"] == len(pairs)

@@ -119,7 +119,7 @@ def read_tasks(tasks: Any, languages: Any = None, pairs: Any = None) -> list[Eva
     or in memory; ``tasks`` may be pairs in memory, too. ``languages`` are a mapping, or words such as ``tatoeba=de,fr``
     or, for a single task, ``de``.
     """
-    if tasks and isinstance(tasks, Sequence) and all(isinstance(task, EvaluationTask) for task in tasks):
+    if isinstance(tasks, Sequence) and tasks and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
         loaded = [*tasks, *([] if pairs is None else [_own_pairs(pairs)])]
