@@ -414,6 +414,15 @@ def test_csv_has_quotes_and_a_header_and_any_usual_delimiter(tmp_path: Path) -> 
     assert [error.split(": ", 1)[1][:20] for error in errors] == ["the line has one col", "not UTF-8; convert t"]
 
 
+@pytest.mark.parametrize("quoted", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("delimiter", [";", "\t", ","])
+def test_commas_in_the_sentences_do_not_cut_the_rows_of_a_csv(tmp_path: Path, delimiter: str, quoted: int) -> None:
+    rows = [("Ja, ja, ja", "yes"), ("nun, gut", "well, well"), ("Hund", "dog")]
+    with (tmp_path / "x.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter, quoting=quoted).writerows(rows)
+    assert list(read_pairs(_source(tmp_path / "x.csv"))) == rows
+
+
 def test_a_first_row_that_is_a_pair_is_not_a_header(tmp_path: Path) -> None:
     for row in ("score\tresult", "Quelle\tSource", "Text\tThe text", "1\tone"):
         path = _file(tmp_path, "pairs.tsv", f"{row}\nzwei\ttwo\n")

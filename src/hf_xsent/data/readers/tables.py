@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import chain, zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from hf_xsent.errors import DataError, shortened
 logger = logging.getLogger(__name__)
 
 Row = tuple[Any, ...]  # line, source, target; if there is a header, all fields of a pair
-_DELIMITERS = ",;\t"
+_DELIMITERS = "\t;,"
+_LINES_TO_SPLIT = 20
 
 
 def read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
@@ -32,7 +33,8 @@ def read_tsv(source: BitextSource) -> Iterator[Row | DataError]:
 def read_csv(source: BitextSource) -> Iterator[Row | DataError]:
     """Yield ``(last line, source, target)`` of comma-separated values; the first row may be a header.
 
-    The delimiter is the most frequent one of comma, semicolon and tab in the first line.
+    The delimiter is tab, semicolon or comma: the first that splits all of the first rows into equally many cells, else
+    the most frequent one in the first line.
     """
     return _pairs(source, _csv_rows(Path(source.path)))
 
@@ -46,9 +48,8 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
                 bad.append(line)
             yield "" if isinstance(line, DataError) else line + "\n"
 
-    lines = texts()
-    first = next(lines, "")
-    reader = csv.reader(chain([first], lines), delimiter=max(_DELIMITERS, key=first.count), strict=True)
+    first = [line for _, line in islice(lines_or_errors(path), _LINES_TO_SPLIT) if isinstance(line, str)]
+    reader = csv.reader(texts(), delimiter=_delimiter(first), strict=True)
     try:
         for cells in reader:
             while bad:
@@ -57,6 +58,14 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
                 yield reader.line_num, cells
     except csv.Error as error:
         raise DataError(f"{path}:{reader.line_num}: not CSV ({error}); check the quotation marks") from error
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    for delimiter in _DELIMITERS:
+        widths = {len(cells) for cells in csv.reader(lines, delimiter=delimiter) if cells}
+        if len(widths) == 1 and max(widths) > 1:
+            return delimiter
+    return max(_DELIMITERS, key="".join(lines[:1]).count)
 
 
 def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError]]) -> Iterator[Row | DataError]:
