@@ -245,3 +245,11 @@ def test_a_resumed_run_trains_with_changed_rates(run: Run, schedule: str) -> Non
     assert {group["initial_lr"] for group in groups} == {1e-5, 1e-4}
     assert {group["betas"][0] for group in groups} == {0.5}
     assert {group["weight_decay"] for group in groups} == {0.0, 0.3}
+
+
+def test_a_checkpoint_without_the_state_of_the_optimizer_is_not_resumed(run: Run) -> None:
+    """Its schedule would start again in the middle of the run."""
+    run.start(save_only_model=True)
+    unfinish(run.out, "checkpoint-6")
+    with pytest.raises(OutputError, match="checkpoint-3 holds the model only, as save_only_model saves it"):
+        run.start("--resume", save_only_model=True)

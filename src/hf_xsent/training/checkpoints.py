@@ -13,7 +13,7 @@ import torch
 from accelerate.utils import broadcast_object_list
 from safetensors import SafetensorError
 from transformers import TrainingArguments
-from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerState
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
@@ -255,6 +255,11 @@ class SavingTrainer(HubTrainer):
                     f"{checkpoint} has no readable {TRAINER_STATE_NAME} ({error}): delete it to resume from the "
                     "checkpoint before"
                 ) from error
+            if not (self.is_deepspeed_enabled or (Path(checkpoint) / SCHEDULER_NAME).is_file()):
+                raise OutputError(
+                    f"{checkpoint} holds the model only, as save_only_model saves it, without the state of the "
+                    "optimizer and its schedule: start another run from this folder, or give --overwrite"
+                )
             if self.args.should_save:
                 self._rotate_checkpoints(self._best_checkpoint())
 
