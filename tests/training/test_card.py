@@ -103,3 +103,11 @@ def test_push_to_hub_sends_model_and_card(encoder_folders: dict[str, Path], pair
         uploaded = [commit for commit in hub.repositories["org/tiny"].commits.values() if "model.safetensors" in commit]
         assert len(uploaded) == 1, "only the finished model is uploaded"
     assert not (tmp_path / "out" / "training_args.bin").exists()
+
+
+def test_the_card_states_the_accuracy_on_the_dev_pairs_of_the_run(run: Run) -> None:
+    trainer = run.start()
+    card = (run.out / "README.md").read_text("utf-8")
+    trainer.evaluate({"tr": [("Kedi sütü içiyor.", "The cat drinks the milk.")]})  # alone, it is always found
+    trainer.create_model_card()
+    assert "Accuracy@1 on dev pairs was " in card and (run.out / "README.md").read_text("utf-8") == card

@@ -189,8 +189,7 @@ class AlignmentTrainer(RunTrainer):
         if share:
             average_with_start(model, self._start, share)
             self.log({"share_of_start": share})
-        if self.saves_run:
-            model.merge_adapters()
+        model.merge_adapters()
         if self.eval_dataset is not None and self.args.share_of_start:
             self.evaluate()
         if self._retention is not None:
@@ -264,6 +263,8 @@ class AlignmentTrainer(RunTrainer):
             raise DataError("no dev pairs to evaluate on: pass them as eval_dataset")
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._measure_dev(dev).items()}
         self.log(metrics)
+        if eval_dataset is not None:
+            self.state.log_history.pop()  # from which the model card takes the accuracy on the run's own dev pairs
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
