@@ -161,6 +161,12 @@ def test_all_methods_of_a_seed_come_before_those_of_the_next(study: StudyFile):
     assert [run.steps for run in runs] == [0, 3, 3, 3, 3]
 
 
+def test_a_seed_or_pooling_that_is_given_twice_is_one_run(study: StudyFile):
+    assert [run.name for run in _runs(study, methods={"TR": None}, seeds=[5, 5], poolings=["cls", "cls"])] == [
+        "TR, cls, seed 5"
+    ]
+
+
 def test_runs_are_known_by_content_not_by_name_or_place(study: StudyFile, tmp_path: Path):
     def folders(**changes: Any) -> set[str]:
         return {run.folder.name for run in _runs(study, **changes) if run.seed is not None}

@@ -157,7 +157,8 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
             if isinstance(layer.get("objectives"), Mapping):
                 objectives = merge_objectives(objectives, layer["objectives"])
         recipe |= {"objectives": objectives} if objectives else {}
-        return Method(name, recipe, tuple(method.poolings), tuple(method.seeds) if method.train else (None,))
+        poolings, seeds = (tuple(dict.fromkeys(values)) for values in (method.poolings, method.seeds))
+        return Method(name, recipe, poolings, seeds if method.train else (None,))
 
 
 def _check_recipe(at: str, content: Mapping[str, Any]) -> None:
