@@ -301,7 +301,7 @@ def test_a_linear_layer_after_pooling_is_applied_as_in_labse(
     np.testing.assert_allclose(embedder.encode(sentences, truncate_dim=8), expected[:, :8], atol=1e-6)
     with pytest.raises(ModelError, match="maps its last layer: it has no other layers"):
         SentenceEmbedder.from_pretrained(str(tmp_path / "st"), layer=1, device="cpu").encode(sentences)
-    with pytest.raises(ModelError, match="st' maps its pooled layer and has no pooling 'mean': omit it"):
+    with pytest.raises(ModelError, match="has a linear layer after cls pooling, not mean: keep its pooling"):
         SentenceEmbedder.from_pretrained(str(tmp_path / "st"), pooling="mean", device="cpu")
 
 

@@ -183,3 +183,42 @@ def test_objectives_with_masks_start_from_a_sentence_transformer(stating: str) -
         SentenceTransformer(stating, device="cpu"), objectives=objectives
     )
     assert model.config.mask_token_id == model.tokenizer.mask_token_id and model.config.max_length == 11
+
+
+def test_adapters_of_a_sentence_transformer_are_merged_at_the_end(stating: str, tmp_path: Path, pairs: Any) -> None:
+    start = SentenceTransformer(stating, device="cpu")
+    model = SentenceEncoderForPreTraining.from_sentence_transformer(start, lora_rank=2)
+    arguments = TrainingArguments(
+        str(tmp_path / "run"), max_steps=2, learning_rate=0.01, use_cpu=True, report_to="none", save_strategy="no"
+    )
+    AlignmentTrainer(model, arguments, {"de": pairs}).train()
+    start.save_pretrained(str(tmp_path / "saved"))
+    saved = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    np.testing.assert_allclose(saved.encode(["a dog"]), start.encode(["a dog"]), atol=1e-6)
+
+
+def test_settings_of_the_encoder_apply_to_a_sentence_transformer_or_are_refused(stating: str) -> None:
+    start = SentenceTransformer(stating, device="cpu")
+    with pytest.raises(RecipeError, match="the encoder of a SentenceTransformer keeps its dropout"):
+        SentenceEncoderForPreTraining.from_sentence_transformer(start, dropout=0.0)
+    model = SentenceEncoderForPreTraining.from_sentence_transformer(start, encoder_layers=2)
+    assert len(model.backbone.layers) == model.config.encoder_config.num_hidden_layers == 2
+    np.testing.assert_allclose(model.encode(["a dog"]), start.encode(["a dog"]), atol=1e-6)
+
+
+def test_a_linear_layer_after_another_pooling_is_no_start(stating: str, tmp_path: Path) -> None:
+    from sentence_transformers.sentence_transformer.modules import Dense
+
+    start = SentenceTransformer(stating, device="cpu")
+    start[2] = Dense(32, 32)
+    start.save_pretrained(str(tmp_path / "dense"))
+    for model in (SentenceEncoderForPreTraining.from_pretrained, SentenceEncoderForPreTraining.from_backbone):
+        with pytest.raises(ModelError, match="has a linear layer after max pooling, not cls: keep its pooling"):
+            model(str(tmp_path / "dense"), pooling="cls")
+
+
+def test_a_teacher_of_no_objective_is_refused(stating: str, tmp_path: Path, pairs: Any) -> None:
+    model = SentenceEncoderForPreTraining.from_pretrained(stating)
+    arguments = TrainingArguments(str(tmp_path / "run"), max_steps=1, use_cpu=True, report_to="none")
+    with pytest.raises(RecipeError, match="the model has no objective distillation with a teacher: add it"):
+        AlignmentTrainer(model, arguments, {"de": pairs}, teachers={"distillation": model.encode})

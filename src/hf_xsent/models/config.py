@@ -15,7 +15,7 @@ from huggingface_hub.dataclasses import strict
 from transformers import AutoConfig, PreTrainedConfig
 
 from hf_xsent.compat import attention_of, set_attention
-from hf_xsent.errors import RecipeError
+from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import SETTINGS
 from hf_xsent.objectives.base import Needs, Sentences
@@ -61,6 +61,10 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         names = ["pooling", "normalize", "dim", *(["prompts", "default_prompt_name"] if self.prompts is None else [])]
         followed = {"pooling": "mean", "normalize": False} | {**start}
         config = self.copied(**{name: followed.get(name) for name in names if getattr(self, name) is None})
+        if "map" in start and config.pooling != start["pooling"]:
+            raise ModelError(
+                f"the model has a linear layer after {start['pooling']} pooling, not {config.pooling}: keep its pooling"
+            )
         compared = [] if chosen is None else [name for name in ("pooling", "max_length") if name not in chosen]
         pairs = {name: (start[name], getattr(config, name)) for name in compared if name in start}
         if differ := [f"{name} {theirs!r}, here {ours!r}" for name, (theirs, ours) in pairs.items() if theirs != ours]:

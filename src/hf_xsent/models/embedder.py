@@ -49,8 +49,6 @@ class SentenceEmbedder(TextEncoder):
         kind: type[SentenceEncoder] = SentenceEncoder if method is None else method[2]
         if pooling is not None and issubclass(kind, DualPivotForSentenceEmbedding):
             raise ModelError(f"{name_or_path!r} mixes its layers and has no pooling {pooling!r}: omit it")
-        if "map" in stated and pooling not in (None, stated["pooling"]):
-            raise ModelError(f"{name_or_path!r} maps its pooled layer and has no pooling {pooling!r}: omit it")
         dtype = compute_dtype(precision, device, encoder_config.hidden_size)
         options: dict[str, Any] = {"config": config, "dtype": dtype, "pooling": pooling}
         if "model_type" not in stated:

@@ -87,6 +87,8 @@ class SavedModel(PreTrainedModel):
                 f"{str(error).rpartition(': ')[0]}: train it with AlignmentLoss and SentenceTransformerTrainer, or "
                 "start from its encoder alone by SentenceEncoderForPreTraining.from_backbone(name)"
             ) from error
+        if settings.get("dropout") is not None:
+            raise RecipeError("the encoder of a SentenceTransformer keeps its dropout: start by from_backbone(name)")
         encoder = getattr(model[0].auto_model, "encoder", None)
         if not isinstance(encoder, PreTrainedModel):  # else the whole is a model of this package
             encoder = model[0].auto_model
@@ -122,7 +124,7 @@ class SavedModel(PreTrainedModel):
             start = cls.config_class(**{key: value for key, value in stated.items() if key in names})
             if not cls.trains:
                 start.lora_rank = start.lora_alpha = start.lora_targets = None  # saved merged, too
-            config = cls.config_of(start, settings).following({})
+            config = cls.config_of(start, settings).following(stated)
         else:
             config = cls.config_of(None, settings).following(stated, settings)
         model = cls._over_encoder(name, config, encoder_config, loading)
@@ -137,8 +139,6 @@ class SavedModel(PreTrainedModel):
     def _over_encoder(cls, name: str, config: Any, encoder_config: PreTrainedConfig, loading: dict[str, Any]) -> Self:
         """Load the encoder, and build the model over it."""
         encoder = load_encoder(name, encoder_config, config.encoder_dropout, **loading)
-        if config.encoder_layers is not None:
-            select_layers(encoder, config.encoder_layers)
         if is_local(name):
             encoder.config.name_or_path = ""  # do not publish local paths
         return cls._around(encoder, config, name, hub_arguments(loading))
@@ -148,6 +148,8 @@ class SavedModel(PreTrainedModel):
         cls, encoder: PreTrainedModel, config: Any, source: str | None, hub: Mapping[str, Any], tokenizer: Any = None
     ) -> Self:
         """Build the model over an encoder, in the encoder's dtype and on its device."""
+        if config.encoder_layers is not None:
+            select_layers(encoder, config.encoder_layers)
         model = cls(config.over(encoder.config), encoder=encoder)
         model._source, model._hub, model._tokenizer = source, hub, tokenizer
         for name, weight in chain(model.named_parameters(), model.named_buffers()):
