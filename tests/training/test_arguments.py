@@ -313,9 +313,16 @@ def test_options_that_optimizer_or_schedule_do_not_take_are_one_sentence(
 
 
 @pytest.mark.parametrize("kind", [AlignmentTrainingArguments, TrainingArguments])
-def test_no_steps_are_refused(model: Any, tmp_path: Path, pairs: Any, kind: Any) -> None:
-    with pytest.raises(RecipeError, match="^max_steps 0 trains nothing: give at least 1, or -1 to train for num_train"):
-        AlignmentTrainer(model, kind(str(tmp_path), use_cpu=True, max_steps=0), {"de": pairs}, None, model.tokenizer)
+@pytest.mark.parametrize("settings", [{"max_steps": 0}, {"num_train_epochs": 0}])
+def test_no_steps_are_refused(model: Any, tmp_path: Path, pairs: Any, kind: Any, settings: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match="^max_steps 0 and num_train_epochs 0 train nothing: give max_steps at least"):
+        AlignmentTrainer(model, kind(str(tmp_path), use_cpu=True, **settings), {"de": pairs}, None, model.tokenizer)
+
+
+@pytest.mark.parametrize("name", ["save_total_limit", "per_device_train_batch_size"])
+def test_a_count_of_zero_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RecipeError, match=f"^{name} 0 is not at least 1"):
+        AlignmentTrainingArguments(str(tmp_path), use_cpu=True, **{name: 0})
 
 
 def test_a_push_without_a_network_is_one_sentence_before_training(model: Any, tmp_path: Path, pairs: Any) -> None:

@@ -69,7 +69,9 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ("optim_args", "torch's AdamW"): (
         "torch's AdamW takes no optim_args: use adam_beta1, adam_beta2, adam_epsilon and weight_decay"
     ),
-    ("no steps",): ("max_steps 0 trains nothing: give at least 1, or -1 to train for num_train_epochs"),
+    ("no steps",): (
+        "max_steps 0 and num_train_epochs 0 train nothing: give max_steps at least 1, or -1 and num_train_epochs above 0"
+    ),
     ("compile_layers", "gradient_checkpointing|activation_checkpointing"): (
         "compile_layers has no effect with activation checkpointing: drop one of the two"
     ),
@@ -184,7 +186,7 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "automatic share": getattr(arguments, "share_of_start", 0) == AUTO,
         "no retention": getattr(arguments, "retention", None) is None,
         "no workers": not arguments.dataloader_num_workers,
-        "no steps": arguments.max_steps == 0,
+        "no steps": arguments.max_steps == 0 or (arguments.max_steps < 0 and arguments.num_train_epochs <= 0),
         "torch's AdamW": arguments.optim.startswith("adamw_torch"),
         "plateau": arguments.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU,
     }

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import TrainingArguments
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import FAMILIES, family
@@ -48,7 +48,11 @@ class Teachers:
         if teachers is None:
             start = None if model._in_memory else model._source
             return cls.load(model.config, start, arguments) if model.config.needs.teacher else None
-        return teachers if isinstance(teachers, Teachers) else cls(teachers)
+        given = teachers if isinstance(teachers, Teachers) else cls(teachers)
+        for name in given.encode_by_objective:
+            if not objective_class(name).needs.teacher or name not in model.config.objectives:
+                raise RecipeError(f"the model has no objective {name} with a teacher: add it to objectives, or drop it")
+        return given
 
     def __call__(self, batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
         """Replace the texts of the batch by the teachers' embeddings; equal teachers embed each side once."""
