@@ -307,6 +307,21 @@ def test_dev_data_is_measured_each_epoch_and_chooses_the_best_model(
     assert state["best_model_checkpoint"] is not None
 
 
+def test_max_test_limits_test_sets_and_not_dev_data(
+    data: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, sizes = PairClassification.measure, []
+
+    def counting(task: PairClassification, model: Any, sets: Any) -> Any:
+        sizes.append({name: len(pairs) for name, pairs in sets.items()})
+        return measure(task, model, sets)
+
+    monkeypatch.setattr(PairClassification, "measure", counting)
+    flags = [f"--train=en={data}/train-en.tsv", f"--dev=de={data}/train-de.tsv", f"--xnli={data}", "--max_test=2"]
+    xnli(_flags(data, encoder_folders["bert"], *flags, max_steps=1))
+    assert sizes == [{"de": 8}, {"de": 2, "en": 2}]
+
+
 def test_of_a_data_set_on_the_hub_the_validation_split_is_for_dev(
     data: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,7 +51,7 @@ def finetune_mlqa(settings: FineTuningArguments) -> list[FineTuningReport]:
     task = SpanExtraction(tokenizer, *lengths)
     dev_sets = {
         language: [QuestionSet("squad", language, language, questions)]
-        for language, questions in limit(settings.max_test, dev).items()
+        for language, questions in dev.items()
     }
     groups = task.grouped_windows([*chain.from_iterable(limit(settings.max_train, train).values())])
     return run(task, AutoModelForQuestionAnswering, settings, tokenizer, groups, dev_sets or None, selected)

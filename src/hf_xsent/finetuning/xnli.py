@@ -36,7 +36,7 @@ def finetune_xnli(settings: FineTuningArguments) -> list[FineTuningReport]:
         settings,
         tokenizer,
         [*chain.from_iterable(limit(settings.max_train, train).values())],
-        limit(settings.max_test, dev) or None,
+        dev or None,
         tests,
         num_labels=len(LABELS),
         id2label=dict(enumerate(LABELS)),
