@@ -100,7 +100,11 @@ def _as(kind: Any, value: Any) -> Any:
         items = [_converted(item, members(get_args(kind)[0])) for item in value]
         return _UNFIT if any(item is _UNFIT for item in items) else origin(items)
     if (origin or kind) is dict:
-        return dict(value) if isinstance(value, Mapping) else _UNFIT
+        if not isinstance(value, Mapping):
+            return _UNFIT
+        kinds = members((get_args(kind) or (Any, Any))[1])
+        entries = {name: _converted(entry, kinds) for name, entry in value.items()}
+        return _UNFIT if any(entry is _UNFIT for entry in entries.values()) else entries
     if kind in (float, str) and number:
         return kind(value)
     if _is_enum(kind):
