@@ -315,7 +315,7 @@ def test_options_that_optimizer_or_schedule_do_not_take_are_one_sentence(
 @pytest.mark.parametrize("kind", [AlignmentTrainingArguments, TrainingArguments])
 @pytest.mark.parametrize("settings", [{"max_steps": 0}, {"num_train_epochs": 0}])
 def test_no_steps_are_refused(model: Any, tmp_path: Path, pairs: Any, kind: Any, settings: dict[str, Any]) -> None:
-    with pytest.raises(RecipeError, match="^max_steps 0 and num_train_epochs 0 train nothing: give max_steps at least"):
+    with pytest.raises(RecipeError, match="^max_steps 0 and num_train_epochs 0 train nothing: give at least one step"):
         AlignmentTrainer(model, kind(str(tmp_path), use_cpu=True, **settings), {"de": pairs}, None, model.tokenizer)
 
 

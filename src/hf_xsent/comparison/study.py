@@ -157,7 +157,7 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
             if isinstance(layer.get("objectives"), Mapping):
                 objectives = merge_objectives(objectives, layer["objectives"])
         recipe |= {"objectives": objectives} if objectives else {}
-        poolings, seeds = (tuple(dict.fromkeys(values)) for values in (method.poolings, method.seeds))
+        poolings, seeds = tuple(dict.fromkeys(method.poolings)), tuple(dict.fromkeys(method.seeds))
         return Method(name, recipe, poolings, seeds if method.train else (None,))
 
 

@@ -49,10 +49,7 @@ def finetune_mlqa(settings: FineTuningArguments) -> list[FineTuningReport]:
     tokenizer = load_tokenizer(str(settings.model))
     lengths = (settings.max_length, settings.doc_stride, settings.max_question_length, settings.max_answer_length)
     task = SpanExtraction(tokenizer, *lengths)
-    dev_sets = {
-        language: [QuestionSet("squad", language, language, questions)]
-        for language, questions in dev.items()
-    }
+    dev_sets = {language: [QuestionSet("squad", language, language, questions)] for language, questions in dev.items()}
     groups = task.grouped_windows([*chain.from_iterable(limit(settings.max_train, train).values())])
     return run(task, AutoModelForQuestionAnswering, settings, tokenizer, groups, dev_sets or None, selected)
 

@@ -70,7 +70,7 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "torch's AdamW takes no optim_args: use adam_beta1, adam_beta2, adam_epsilon and weight_decay"
     ),
     ("no steps",): (
-        "max_steps 0 and num_train_epochs 0 train nothing: give max_steps at least 1, or -1 and num_train_epochs above 0"
+        "max_steps 0 and num_train_epochs 0 train nothing: give at least one step, or -1 and more than 0 epochs"
     ),
     ("compile_layers", "gradient_checkpointing|activation_checkpointing"): (
         "compile_layers has no effect with activation checkpointing: drop one of the two"
