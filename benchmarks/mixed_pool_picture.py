@@ -1,6 +1,6 @@
-"""Draw the picture of the README: accuracy in a mixed collection of the first two models of a results file.
+"""Draw the picture of the README: accuracy in a mixed collection of two models of a results file.
 
-python benchmarks/mixed_pool_picture.py benchmarks/results/FILE.json
+python benchmarks/mixed_pool_picture.py benchmarks/results/suite.json
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from hf_xsent.files import write_text
 from hf_xsent.pages.charts import bar_chart, standalone
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "mixed_pool.svg"
+BEFORE, AFTER = "start", "mixed"  # names of models in the results
 LANGUAGES = ("de", "es", "fr", "tr", "ru", "el", "ar", "he", "hi", "ja", "ko", "zh", "sw")
 
 
 def picture(results: Mapping[str, Any]) -> str:
     """Draw bars before and after training, for some languages and the mean of all."""
-    before, after = [run for run in results["runs"] if run["task"] == "mixed_pool"][:2]
+    runs = {run["settings"]["model"]: run for run in results["runs"] if run["task"] == "mixed_pool"}
+    before, after = runs[BEFORE], runs[AFTER]
     codes = {find_language(code).code: code for code in before["languages"]}
     bars = {
         find_language(language).name: [run["languages"][codes[language]]["beside"] for run in (before, after)]

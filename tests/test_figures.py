@@ -55,6 +55,7 @@ def test_the_picture_of_a_mixed_pool_and_its_caption_are_those_of_the_results(pa
     script = runpy.run_path(str(ROOT / "benchmarks" / "mixed_pool_picture.py"))
     assert (ROOT / "docs/images/mixed_pool.svg").read_text("utf-8") == script["picture"](results)
     caption = " ".join((ROOT / page).read_text("utf-8").split())
-    before, after = [run["groups"]["all"] for run in results["runs"] if run["task"] == "mixed_pool"][:2]
+    runs = {run["settings"]["model"]: run["groups"]["all"] for run in results["runs"] if run["task"] == "mixed_pool"}
+    before, after = runs["start"], runs["mixed"]
     for figure in ("beside", "own"):
         assert f"{before[figure]:.1f}%" in caption and f"{after[figure]:.1f}%" in caption

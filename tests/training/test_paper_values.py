@@ -39,6 +39,7 @@ OURS = {
     "xsent-small",
     "xsent-small-2",
     "mixed-small",
+    "mixed-small-questions",
     "extend",
 }
 PAPERS = sorted({*RECIPES} - OURS)
