@@ -214,7 +214,8 @@ def write_page(results: dict[str, Any]) -> None:
         (PAGE.parent / "images/reading_growth.svg").write_text(reading_chart(sizes), "utf-8")
     text = PAGE.read_text("utf-8")
     before, rest = text.split(START)
-    PAGE.write_text(f"{before}{START}\n{machines(results)}{table(results)}\n{END}{rest.split(END)[1]}", "utf-8")
+    block = f"{machines(results)}<!-- results: computed from performance.json -->\n\n{table(results)}"
+    PAGE.write_text(f"{before}{START}\n{block}\n{END}{rest.split(END)[1]}", "utf-8")
 
 
 def main() -> None:
