@@ -48,11 +48,11 @@ class Teachers:
         if teachers is None:
             start = None if model._in_memory else model._source
             return cls.load(model.config, start, arguments) if model.config.needs.teacher else None
-        given = teachers if isinstance(teachers, Teachers) else cls(teachers)
-        for name in given.encode_by_objective:
+        by_objective = teachers if isinstance(teachers, Teachers) else cls(teachers)
+        for name in by_objective.encode_by_objective:
             if not objective_class(name).needs.teacher or name not in model.config.objectives:
                 raise RecipeError(f"the model has no objective {name} with a teacher: add it to objectives, or drop it")
-        return given
+        return by_objective
 
     def __call__(self, batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
         """Replace the texts of the batch by the teachers' embeddings; equal teachers embed each side once."""
