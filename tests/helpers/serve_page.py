@@ -121,7 +121,7 @@ def serve_page() -> str:
     floors = ", ".join(f"{cosine} ({precision})" for precision, cosine in SMALLEST_COSINE.items())
     results = json.loads(RESULTS.read_text("utf-8"))
     timed = any(row["sentences_per_second"] for row in results[MODEL])
-    measured = "Sentences per second on two cores (llama.cpp: one), batches of 32."
+    measured = "Sentences per second on one core with two threads (llama.cpp: one thread), batches of 32."
     speed = f" {measured if timed else 'Speed was not measured.'}"
     sections = {runtime.title: _section(runtime) for runtime in RUNTIMES}
     first = f"{sections.pop('ONNX Runtime')}\n{PROMPT}"
