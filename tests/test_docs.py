@@ -48,14 +48,15 @@ STAND_INS = {
     "intfloat/multilingual-e5-small": "encoder",
     '"runs/search", max_steps=1000': '"runs/search", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',
     'budget={"steps": 200}': 'budget={"steps": 1}, settings={"dev_pairs": 0, "clean": False, "use_cpu": True}',
+    "max_steps=1000, per_device_train_batch_size=64": "max_steps=2, per_device_train_batch_size=4",
     "max_steps=1000": "max_steps=2",
+    "--max_steps 400": "--max_steps 2 --per_device_train_batch_size 4 --dev_pairs 4 --clean false",
     "--max_steps 1000": "--max_steps 2 --per_device_train_batch_size 4 --dev_pairs 4 --clean false",
     "--eval_steps 100 --save_steps 100": "--eval_steps 1 --save_steps 1",
     "tr-small.yaml": "tr-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false",
-    "path/to/tatoeba --languages 36": "tatoeba --languages de",
+    "data/tatoeba --languages 36": "data/tatoeba --languages de",
     "--target_language fr --filter min_score=0.5": "--target_language en --filter min_score=-1",
     "--layers 0-12": "--layers 0-2",
-    '"path/to/tatoeba"': '"tatoeba"',
 }
 
 
@@ -110,32 +111,29 @@ def prepared(
     with lzma.open("train/de-en.tsv.xz", "wt", encoding="utf-8") as file:
         file.write(table)
     for name in (
-        "tatoeba",
-        "benchmarks/ntrex",
-        "benchmarks/tatoeba",
-        "benchmarks/bucc",
-        "benchmarks/sts17",
-        "benchmarks/sts22",
+        "data/ntrex",
+        "data/tatoeba",
+        "data/bucc",
+        "data/sts17",
+        "data/sts22",
     ):
         Path(name).mkdir(parents=True)
-    tatoeba = [
-        f"{folder}tatoeba.{code}-eng" for folder in ("tatoeba/", "benchmarks/tatoeba/") for code in ("deu", "swh")
-    ]
+    tatoeba = [f"data/tatoeba/tatoeba.{code}-eng" for code in ("deu", "swh")]
     for side, names in enumerate((["OPUS.sw-en.sw", "news.de.txt", "news.zh.txt"], ["OPUS.sw-en.en", "news.en.txt"])):
         names += [f"{name}.{'eng' if side else name[-7:-4]}" for name in tatoeba]
         for name in names:
             Path(name).write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
     for side, language in enumerate(("de", "en")):
-        Path(f"benchmarks/ntrex/{language}.txt").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
+        Path(f"data/ntrex/{language}.txt").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
     for side, language in enumerate(("zh", "en")):
         numbered = "".join(f"{language}-{number:09}\t{pair[side]}\n" for number, pair in enumerate(pairs))
-        Path(f"benchmarks/bucc/zh-en.training.{language}").write_text(numbered, "utf-8")
+        Path(f"data/bucc/zh-en.training.{language}").write_text(numbered, "utf-8")
     gold = "".join(f"zh-{number:09}\ten-{number:09}\n" for number in range(len(pairs)))
-    Path("benchmarks/bucc/zh-en.training.gold").write_text(gold, "utf-8")
-    Path("benchmarks/sts17/STS.input.track1.ar-ar.txt").write_text(table, "utf-8")
-    Path("benchmarks/sts17/STS.gs.track1.ar-ar.txt").write_text("".join(f"{n % 6}\n" for n in range(len(pairs))))
+    Path("data/bucc/zh-en.training.gold").write_text(gold, "utf-8")
+    Path("data/sts17/STS.input.track1.ar-ar.txt").write_text(table, "utf-8")
+    Path("data/sts17/STS.gs.track1.ar-ar.txt").write_text("".join(f"{n % 6}\n" for n in range(len(pairs))))
     rated = ({"sentence1": source, "sentence2": target, "score": n % 4} for n, (source, target) in enumerate(pairs))
-    Path("benchmarks/sts22/de-en.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in rated), "utf-8")
+    Path("data/sts22/de-en.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in rated), "utf-8")
     Path("study.yaml").write_text(STUDY, "utf-8")
     return tmp_path
 
@@ -200,7 +198,6 @@ EXAMPLE_STAND_INS = {
     '"runs/de", max_steps=1000': '"runs/example", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',
     "max_steps=1000": "max_steps=1, use_cpu=True",
     "max_steps=100,": "max_steps=1, use_cpu=True,",
-    "path/to/tatoeba": "tatoeba",
     "pairs.jsonl": "pairs.links.jsonl",
     "threshold=1.06": "threshold=-1.0",
     "xlm-roberta-base": "encoder",
@@ -222,7 +219,9 @@ def test_every_example_in_a_docstring_runs(prepared: Path) -> None:
         for written, stand_in in EXAMPLE_STAND_INS.items():
             code = code.replace(written, stand_in)
         if name == "write_model_card":
-            assert main(["evaluate", "runs/example", "--tasks", "tatoeba=tatoeba", "--output", "results.json"]) == 0
+            assert (
+                main(["evaluate", "runs/example", "--tasks", "tatoeba=data/tatoeba", "--output", "results.json"]) == 0
+            )
         exec(compile(code, f"the example of {name}", "exec"), {})
 
 

@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "serve.md"
 RESULTS = ROOT / "benchmarks" / "results" / "runtimes.json"
 FACTS = {
-    **{"prompt": "query: ", "pooling": "mean", "normalize": True, "max_length": 512, "dimensions": 384},
+    **{"prompt": "", "pooling": "mean", "normalize": True, "max_length": 512, "dimensions": 384},
     **{"truncated": False, "pad_id": 1, "pad_token": "<pad>", "token_types": False},
 }
 HOW = {
     "sentence-transformers": "Reads everything from the folder: pooling, prompt, length, dimensions.",
-    "transformers": "Knows neither prompt nor pooling: the code has them.",
+    "transformers": "Knows neither prompt nor pooling: the code pools.",
     "ONNX Runtime": "`onnx/model.onnx` has pooling, normalization and dimensions inside: read `sentence_embedding`. "
     "Needs `pip install onnxruntime tokenizers`, no torch.",
     "OpenVINO": "The same graph, written by `--openvino`. Without the setting, OpenVINO may compute in bfloat16.",
@@ -33,10 +33,9 @@ HOW = {
     '`dtype: "q8"` opens `onnx/model_quantized.onnx`.',
     "llama.cpp (node-llama-cpp)": "GGUF files have pooling and tokenizer inside, no prompt, no dimensions. The code "
     "adds the first special token, truncates and normalizes, which node-llama-cpp does not.",
-    "llama.cpp (llama-server), Ollama": "Both normalize. Truncate long texts to the maximum length and begin each "
-    "with the prompt.",
-    "text-embeddings-inference": "Reads pooling and length from the folder; not the default prompt, so the text "
-    "begins with it.",
+    "llama.cpp (llama-server), Ollama": "Both normalize. Truncate long texts to the maximum length, and begin each "
+    "with the prompt, if there is one.",
+    "text-embeddings-inference": "Reads pooling and length from the folder, not the default prompt.",
     "vLLM": "Reads pooling, normalization and `matryoshka_dimensions` from the folder; not the default prompt.",
     "Infinity": "Always normalizes, ignores the default prompt and the dimensions.",
 }
@@ -68,8 +67,8 @@ texts whose token ids are those of transformers.{speed}
 The code on this page is for {model}; the model card of an export has the same code with its own prompt, pooling and
 length.
 """
-PROMPT = """`"query: "` is the prompt of e5. Those of your model are in
-`exported-all/config_sentence_transformers.json`, under `prompts`; without a default prompt there, omit it.
+PROMPT = """If `exported-all/config_sentence_transformers.json` names a default prompt, put it before each sentence;
+the code of the model card does.
 """
 TAIL = """## Check an export
 
@@ -106,7 +105,7 @@ A difference of token ids is no error of the export: the runtime's tokenizer dif
 - **sentence-transformers 3 and 4** strip the text before they tokenize it: texts with spaces or newlines at the ends
   differ (cosines from 0.277).
 - **int8 and q8_0** have rounded weights: the ids are equal, the embeddings are not.
-- **Infinity, text-embeddings-inference, vLLM** do not add the default prompt: the code above does.
+- **Infinity, text-embeddings-inference, vLLM** do not add the default prompt.
 
 ## All results
 

@@ -59,6 +59,13 @@ def test_the_training_forward_returns_a_tuple_on_request(encoder_folders: dict[s
         assert len(losses) == 1
 
 
+def test_a_run_of_one_method_is_not_opened_as_another(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+    SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="a run of the method alignment, not of dap: .*XlmrWithRTLHead.from_backbone"):
+        XlmrWithRTLHead.from_pretrained(tmp_path)
+    assert XlmrWithRTLHead.from_backbone(str(tmp_path)).objectives.keys() > {"translation_ranking"}
+
+
 @pytest.mark.parametrize("kind", [XlmrWithRTLHead, DapForSentenceEmbedding, DualPivotForPreTraining])
 def test_from_pretrained_of_a_plain_encoder_is_from_backbone(encoder_folders: dict[str, Path], kind: Any) -> None:
     folder = str(encoder_folders["xlm-roberta-mlm"])

@@ -6,20 +6,14 @@ import json
 import re
 import runpy
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
-from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer, XLMRobertaConfig
+from transformers import XLMRobertaConfig
 
-from hf_xsent import SentenceEmbedder
 from hf_xsent.finetuning.finetune import finetune
-from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
-from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.training.pretrain import pretrain
 
 ROOT = Path(__file__).parents[2]
@@ -121,68 +115,7 @@ def test_similar_pairs_go_to_the_same_file(
     assert "110 pairs in 3 clusters" in capsys.readouterr().out
 
 
-def test_the_average_of_models_is_an_export_with_the_mean_of_their_weights(
-    tmp_path: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, other = encoder_folders["bert"], tmp_path / "other"
-    shutil.copytree(one, other)
-    weights = load_file(one / "model.safetensors")
-    save_file({name: 4 * weight for name, weight in weights.items()}, other / "model.safetensors", {"format": "pt"})
-    command = ["script", str(one), str(one), str(other), "--output"]
-    monkeypatch.setattr("sys.argv", [*command, str(tmp_path / "mean")])
-    runpy.run_path(str(ROOT / "trainer_scripts/average_models.py"), run_name="__main__")
-    for name, weight in SentenceEmbedder.from_pretrained(str(tmp_path / "mean")).model.encoder.named_parameters():
-        torch.testing.assert_close(weight.detach(), 2 * weights[name.removeprefix("bert.")])
-
-
-def test_adapters_are_merged_before_models_are_averaged(
-    tmp_path: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
-    merged = []
-    for name in ("one", "other"):
-        model = AlignmentForSentenceEmbedding.from_backbone(
-            str(encoder_folders["bert"]), pooling="mean", max_length=16, lora_rank=2
-        )
-        with torch.no_grad():
-            for key, weight in model.named_parameters():
-                weight.add_(0.3 * torch.randn_like(weight) * ("lora" in key))
-        model.save_pretrained(tmp_path / name)
-        tokenizer.save_pretrained(tmp_path / name)
-        model.merge_adapters()
-        merged.append(dict(model.named_parameters()))
-    command = f"script {tmp_path}/one {tmp_path}/other --output {tmp_path}/mean"
-    monkeypatch.setattr("sys.argv", command.split())
-    runpy.run_path(str(ROOT / "trainer_scripts/average_models.py"), run_name="__main__")
-    mean = dict(SentenceEmbedder.from_pretrained(str(tmp_path / "mean")).model.named_parameters())
-    for key, weight in merged[0].items():
-        torch.testing.assert_close(mean[key], (weight + merged[1][key]) / 2, atol=1e-6, rtol=0)
-
-
-def test_models_of_different_encoders_are_not_averaged(
-    tmp_path: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders = [str(encoder_folders[name]) for name in ("bert", "xlm-roberta")]
-    monkeypatch.setattr("sys.argv", ["script", *folders, "--output", str(tmp_path / "mean")])
-    with pytest.raises(SystemExit, match="different weights: average models of the same encoder"):
-        runpy.run_path(str(ROOT / "trainer_scripts/average_models.py"), run_name="__main__")
-    assert not (tmp_path / "mean").exists()
-
-
-def test_mixes_of_different_layers_are_not_averaged(
-    tmp_path: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for layer in (1, 3):
-        model = DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), layers=[layer])
-        model.save_pretrained(tmp_path / str(layer))
-        AutoTokenizer.from_pretrained(encoder_folders["bert"]).save_pretrained(tmp_path / str(layer))
-    command = f"script {tmp_path}/1 {tmp_path}/3 --output {tmp_path}/mean"
-    monkeypatch.setattr("sys.argv", command.split())
-    with pytest.raises(SystemExit, match="different pooling, layers or tokenizers"):
-        runpy.run_path(str(ROOT / "trainer_scripts/average_models.py"), run_name="__main__")
-
-
-@pytest.mark.parametrize("script", ["conversational_pairs", "similar_pairs --model none", "average_models none"])
+@pytest.mark.parametrize("script", ["conversational_pairs", "similar_pairs --model none"])
 def test_files_of_an_earlier_selection_are_not_mixed_with_new_ones(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -287,6 +287,7 @@ def test_a_model_that_answers_no_questions_raises(encoder_folders: dict[str, Pat
         ({"aligner": "span"}, "the span aligner needs a model"),
         ({"aligner": "statistical", "model": "x"}, "the statistical aligner has no model: omit (--)?model"),
         ({"aligner": "span", "model": "x", "layer": 3}, "the span aligner has no layer: omit (--)?layer"),
+        ({"model": "x", "threshold": 1.5}, "threshold 1.5 links no word"),
         ({"aligner": "statistical", "threshold": 0.5}, "the statistical aligner has no threshold"),
     ],
 )

@@ -23,7 +23,7 @@ def analyse(settings: AnalyseSettings) -> Path:
     ```python
     from hf_xsent import analyse
 
-    analyse("runs/mine", "path/to/tatoeba", ["de", "sw"], "words.svg", before="xlm-roberta-base")
+    analyse("runs/mine", "data/tatoeba", ["de", "sw"], "words.svg", before="xlm-roberta-base")
     ```
     """
     check_writable(settings.output)

@@ -85,7 +85,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     ```python
     from hf_xsent import evaluate
 
-    evaluation = evaluate("runs/mine", {"tatoeba": "path/to/tatoeba"}, languages={"tatoeba": ["de", "sw"]})
+    evaluation = evaluate("runs/mine", {"tatoeba": "data/tatoeba"}, languages={"tatoeba": ["de", "sw"]})
     for report in evaluation.reports:
         print(report.task, report.groups["all"]["mean"])
     ```

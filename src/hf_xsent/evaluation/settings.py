@@ -15,7 +15,7 @@ from hf_xsent.settings.declare import setting
 class EvaluateSettings(EncodingSettings):
     """Evaluate checkpoints, exported folders or supported encoders: mixed pools, Tatoeba, BUCC, STS, what was retained.
 
-    hf-xsent evaluate xlm-roberta-base runs/mine --suite benchmarks --output results.json --page results.html
+    hf-xsent evaluate xlm-roberta-base runs/mine --suite data --output results.json --page results.html
     hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --languages 36 --output results.json
     hf-xsent evaluate runs/mine --pairs de=test.tsv sw=more.tsv
     hf-xsent evaluate xlm-roberta-base --tasks tatoeba=mteb/tatoeba-bitext-mining sts17=data/sts17

@@ -117,6 +117,12 @@ class SavedModel(PreTrainedModel):
             config = load_config(name, **hub)
         encoder_config, stated = stated_settings(name, config, **hub)
         encoder_config, saved = deepcopy(encoder_config), "model_type" in stated
+        method = cls.config_class.model_type
+        if cls.trains and "objectives" in stated and stated["model_type"] != method != "alignment":
+            raise ModelError(
+                f"{name!r} is a run of the method {stated['model_type']}, not of {method}: continue it with "
+                f"AutoModelForPreTraining, or start from it by {cls.__name__}.from_backbone"
+            )
         names = cls.config_class.saved_names()
         for key in [key for key in settings if key not in names and hasattr(encoder_config, key)]:
             setattr(encoder_config, key, settings.pop(key))

@@ -22,6 +22,7 @@ from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
 from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.text_encoder import SupportsEncode
+from hf_xsent.publishing.averaging import average_weights
 from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
 from hf_xsent.publishing.gguf import export_gguf
@@ -61,6 +62,10 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         check_export(folder)
     check_can_create(folder)
     embedder = _embedder(model, settings.tokenizer, settings.dim)
+    if settings.average:
+        if not isinstance(model, str | Path):
+            raise ModelError("average is for a model in a folder: save this one, and export its folder")
+        average_weights(embedder, str(model), settings.average)
     config = embedder.model.config
     if embedder.model.not_plain is not None:
         raise ModelError(f"this model cannot be exported: {embedder.model.not_plain}")
@@ -77,8 +82,12 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
         run = model.trained_in if isinstance(model, SentenceEncoder) else model
         facts = facts_of_run(run) if run else {}
+        if facts and settings.average:
+            names = ", ".join(Path(each).name for each in (str(run), *settings.average))
+            facts["training"] = [*facts.get("training", ()), f"The weights are the mean of those of {names}."]
         if facts:  # results of the run are those of the export, unless its embeddings were changed
-            origin = "" if settings.remove_language else identify_model(str(run))
+            changed = settings.remove_language or settings.average
+            origin = "" if changed else identify_model(str(run))
             write_json(part / RUN_FACTS, facts | {"exported_from": origin})
         if settings.verify:
             _verify(embedder, part, settings.dtype)

@@ -52,6 +52,7 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
 
     hf-xsent export runs/mine --output exported/mine
     hf-xsent export runs/mine --output exported/mine --onnx int8 --tatoeba data/tatoeba --languages de sw
+    hf-xsent export runs/1 --average runs/2 runs/3 --output exported/mean
     """
 
     model: Any = setting(
@@ -61,6 +62,11 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
         required=True,
     )
     tokenizer: Any = setting(None, "In Python, the tokenizer of a model.", shown=False)
+    average: list[str] | None = setting(
+        None,
+        "Export the mean of the weights of the model and of these, which were trained from the same encoder.",
+        metavar="FOLDER",
+    )
     dtype: str = setting("float32", "Store the weights in this precision.", choices=("float32", "float16"))
     dim: int | None = setting(
         None, "Let sentence-transformers truncate embeddings to N dimensions. (default: all)", at_least=1
@@ -107,7 +113,7 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
 class TrimSettings(TatoebaSettings, ExportFolderSettings):
     """Trim a model's vocabulary to what some languages need: a smaller model for them.
 
-    hf-xsent trim-vocab runs/mine -o trimmed --data "train/{language}-en.tsv.xz" --languages de fr --tatoeba tatoeba
+    hf-xsent trim-vocab runs/mine -o trimmed --data "train/{language}-en.tsv" --languages de fr --tatoeba data/tatoeba
     hf-xsent trim-vocab xlm-roberta-base --output trimmed --data de=pairs.tsv --pieces 40000
     hf-xsent trim-vocab xlm-roberta-base --output trimmed --text de=news.de.txt en=news.en.txt
     """

@@ -18,7 +18,7 @@ class TaskEvaluator(SentenceEvaluator):
     from hf_xsent import TaskEvaluator, load_tasks
     from sentence_transformers import SentenceTransformer
 
-    tasks = load_tasks({"tatoeba": "path/to/tatoeba"}, {"tatoeba": ["de", "sw"]})
+    tasks = load_tasks({"tatoeba": "data/tatoeba"}, {"tatoeba": ["de", "sw"]})
     evaluator = [TaskEvaluator(task) for task in tasks]  # SentenceTransformerTrainer(…, evaluator=evaluator)
     print(evaluator[0](SentenceTransformer("exported/mine")))
     ```

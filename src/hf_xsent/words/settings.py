@@ -48,6 +48,10 @@ class AlignerSettings:
         for name in ("model", "layer", "threshold"):
             if getattr(self, name) is not None and name not in allowed[self.aligner]:
                 raise RecipeError(f"the {self.aligner} aligner has no {name}: omit --{name}")
+        if self.aligner == "embedding" and (self.threshold or 0) > 1:
+            raise RecipeError(
+                f"threshold {self.threshold} links no word: scores of the embedding aligner are at most 1"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

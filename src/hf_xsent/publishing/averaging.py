@@ -1,0 +1,34 @@
+"""Average the weights of models that were trained from the same encoder (Wortsman et al., 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from hf_xsent.errors import ModelError
+from hf_xsent.models.embedder import SentenceEmbedder
+
+
+@torch.no_grad()
+def average_weights(embedder: SentenceEmbedder, name: str, others: Sequence[str]) -> None:
+    """Set the weights of an opened model to the mean over it and the others; errors call it ``name``."""
+    embedder.model.merge_adapters()  # the mean of products is not the product of means
+    weights = dict(embedder.model.named_parameters())
+    for count, other_name in enumerate(others, start=2):
+        other = SentenceEmbedder.from_pretrained(other_name, device="cpu")
+        other.model.merge_adapters()
+        theirs = dict(other.model.named_parameters())
+        if {key: weight.shape for key, weight in theirs.items()} != {key: w.shape for key, w in weights.items()}:
+            raise ModelError(f"{other_name} and {name} have different weights: average models of the same encoder")
+        if _reading(other) != _reading(embedder):
+            raise ModelError(
+                f"{other_name} and {name} have different pooling, layers or tokenizers: train both by one recipe"
+            )
+        for key, weight in weights.items():
+            weight.lerp_(theirs[key], 1 / count)
+
+
+def _reading(embedder: SentenceEmbedder) -> tuple[object, ...]:
+    """Return what equal weights must share besides names: pooling, the layers of dual pivot, and word pieces."""
+    return embedder.pooling, getattr(embedder.model, "layers", None), embedder.tokenizer.get_vocab()

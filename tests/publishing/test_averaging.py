@@ -1,0 +1,84 @@
+"""An export can be the mean of several models."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from hf_xsent import SentenceEmbedder, export_sentence_transformer
+from hf_xsent.errors import ModelError
+from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
+from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
+
+
+def test_the_average_of_models_is_an_export_with_the_mean_of_their_weights(
+    tmp_path: Path, encoder_folders: dict[str, Path]
+) -> None:
+    folder, other = encoder_folders["bert"], tmp_path / "other"
+    shutil.copytree(folder, other)
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: 4 * weight for name, weight in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    export_sentence_transformer(str(folder), tmp_path / "mean", average=[str(folder), str(other)])
+    for name, weight in SentenceEmbedder.from_pretrained(str(tmp_path / "mean")).model.encoder.named_parameters():
+        torch.testing.assert_close(weight.detach(), 2 * weights[name.removeprefix("bert.")])
+
+
+def test_adapters_are_merged_before_models_are_averaged(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
+    merged = []
+    for name in ("first", "second"):
+        model = AlignmentForSentenceEmbedding.from_backbone(
+            str(encoder_folders["bert"]), pooling="mean", max_length=16, lora_rank=2
+        )
+        with torch.no_grad():
+            for key, weight in model.named_parameters():
+                weight.add_(0.3 * torch.randn_like(weight) * ("lora" in key))
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+        model.merge_adapters()
+        merged.append(dict(model.named_parameters()))
+    export_sentence_transformer(str(tmp_path / "first"), tmp_path / "mean", average=[str(tmp_path / "second")])
+    mean = dict(SentenceEmbedder.from_pretrained(str(tmp_path / "mean")).model.named_parameters())
+    for key, weight in merged[0].items():
+        torch.testing.assert_close(mean[key], (weight + merged[1][key]) / 2, atol=1e-6, rtol=0)
+
+
+def test_linear_layers_after_pooling_are_averaged_too(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+    data = tmp_path / "de.tsv"
+    data.write_text("".join(f"Satz {number} .\tsentence {number * 7} !\n" for number in range(40)))
+    folder = str(encoder_folders["bert"])
+    export_sentence_transformer(folder, tmp_path / "plain")
+    export_sentence_transformer(folder, tmp_path / "mapped", remove_language=[f"de={data}"])
+    mapped = str(tmp_path / "mapped")
+    export_sentence_transformer(mapped, tmp_path / "mean", average=[mapped])
+    dense = [load_file(tmp_path / name / "2_Dense/model.safetensors") for name in ("mapped", "mean")]
+    torch.testing.assert_close(*dense)
+    with pytest.raises(ModelError, match="different weights"):
+        export_sentence_transformer(mapped, tmp_path / "other", average=[str(tmp_path / "plain")])
+
+
+def test_models_of_different_encoders_are_not_averaged(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+    bert, xlm_roberta = (str(encoder_folders[name]) for name in ("bert", "xlm-roberta"))
+    with pytest.raises(ModelError, match="different weights: average models of the same encoder"):
+        export_sentence_transformer(bert, tmp_path / "mean", average=[xlm_roberta])
+    assert not (tmp_path / "mean").exists()
+
+
+def test_mixes_of_different_layers_are_not_averaged(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+    for layer in (1, 3):
+        model = DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), layers=[layer])
+        model.save_pretrained(tmp_path / str(layer))
+        AutoTokenizer.from_pretrained(encoder_folders["bert"]).save_pretrained(tmp_path / str(layer))
+    with pytest.raises(ModelError, match="different pooling, layers or tokenizers"):
+        export_sentence_transformer(str(tmp_path / "1"), tmp_path / "mean", average=[str(tmp_path / "3")])
+
+
+def test_a_loaded_model_is_not_averaged(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+    model = AlignmentForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), pooling="mean")
+    with pytest.raises(ModelError, match="save this one"):
+        export_sentence_transformer(model, tmp_path / "mean", average=[str(encoder_folders["bert"])])
