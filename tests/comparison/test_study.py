@@ -11,6 +11,7 @@ import pytest
 from study_file import StudyFile
 
 from hf_xsent.comparison.compare import compare
+from hf_xsent.comparison.process import measure, open_embedder
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.settings import Budget
 from hf_xsent.comparison.study import Study
@@ -141,10 +142,44 @@ def test_retrieval_searches_the_target_language_of_the_study(study: StudyFile, t
         _read(study, methods={"TR": None, "other": {"target_language": "fr"}})
 
 
-def test_retention_compares_with_the_encoder_of_the_study(study: StudyFile):
-    read = _read(study, tasks={"retention": {"data": "benchmarks"}, "mixed_pool": {"data": "ntrex", "max_pairs": 9}})
-    assert read.tasks["retention"] == {"data": "benchmarks", "start": study.content["model"]}
-    assert "start" not in read.tasks["mixed_pool"]
+@pytest.fixture
+def within_english(tmp_path: Path, pairs: list[tuple[str, str]]) -> Path:
+    """A folder with one track of STS 2017, which retention measures."""
+    folder = tmp_path / "benchmarks" / "sts17"
+    folder.mkdir(parents=True)
+    english = [target for _, target in pairs]
+    lines = "".join(f"{first}\t{second}\n" for first, second in zip(english, english[::-1], strict=True))
+    (folder / "STS.input.track5.en-en.txt").write_text(lines, encoding="utf-8")
+    (folder / "STS.gs.track5.en-en.txt").write_text("".join(f"{row}\n" for row in range(len(pairs))), encoding="utf-8")
+    return folder.parent
+
+
+def test_retention_compares_with_the_start_in_the_pooling_of_the_run(
+    study: StudyFile, within_english: Path, encoder_folders: dict[str, Path]
+):
+    def measured(**options: str) -> tuple[str, float]:
+        tasks = {"retention": {"data": str(within_english), **options}}
+        (run,) = _runs(study, tasks=tasks, methods={"none": {"train": False}}, poolings=["cls"])
+        measure(run)
+        found = run.measurement("retention")
+        assert found is not None
+        return str(found.report.settings["start"]), found.report.groups["all"]["cosine"]
+
+    start, cosine = measured()
+    assert cosine == pytest.approx(1)
+    other, lower = measured(start=str(encoder_folders["xlm-roberta"]))  # is not that of the same texts measured before
+    assert other != start
+    assert lower < 0.9
+
+
+def test_an_untrained_method_has_the_prompts_of_its_recipe(study: StudyFile):
+    settings = study.content["settings"] | {"prompts": {"query": "The dog "}, "default_prompt_name": "query"}
+    (without,) = _runs(study, methods={"none": {"train": False}})
+    (run,) = _runs(study, methods={"none": {"train": False}}, settings=settings)
+    assert run.folder != without.folder
+    embedder = open_embedder(run)
+    assert embedder.prompt == "The dog "
+    assert (embedder.encode_query(["sleeps"]) == embedder.encode(["sleeps"])).all()
 
 
 def test_budgets_come_to_steps():

@@ -18,6 +18,7 @@ from hf_xsent.comparison.settings import CompareSettings
 from hf_xsent.comparison.study import Study, Variant, check_data, check_methods, read_study
 from hf_xsent.errors import TrainingError
 from hf_xsent.evaluation.registry import load_task
+from hf_xsent.files import digest
 from hf_xsent.pages.tables import Table
 from hf_xsent.runs.claim import claim, try_claim
 from hf_xsent.runs.stopping import raising_on_sigterm
@@ -74,7 +75,10 @@ def list_runs(study: Study) -> list[Run]:
     cache_dir = study.output / "cache"
     with claim(study.output / "lock"):
         variants = check_methods(study, cache_dir)
-        identities = {name: load_task(name, options, cache_dir).fingerprint for name, options in study.tasks.items()}
+        tasks = {name: load_task(name, options, cache_dir) for name, options in study.tasks.items()}
+        identities = {
+            name: "-".join((task.fingerprint, *map(digest, task.settings.values()))) for name, task in tasks.items()
+        }
         runs = _plan_runs(study, variants, identities)
         left = {(run.method, run.pooling) for run in runs if not (run.finished or run.has_model)}
         check_data(variant for variant in variants if (variant.method.name, variant.pooling) in left)

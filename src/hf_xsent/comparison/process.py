@@ -17,7 +17,7 @@ from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.evaluate import describe
 from hf_xsent.evaluation.registry import load_task
 from hf_xsent.evaluation.report import Measurement, Report
-from hf_xsent.evaluation.task import ModelEncoder
+from hf_xsent.evaluation.task import ModelEncoder, Start
 from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForSentenceEmbedding
@@ -25,6 +25,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.runs.claim import claim
+from hf_xsent.runs.identity import identify_model
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache
 from hf_xsent.training.pretrain import pretrain
 from hf_xsent.training.recipe import build_recipe
@@ -65,20 +66,21 @@ def measure(run: Run) -> None:
     described = describe(embedder, run.model if run.seed is None else run.training) | {"pooling": run.pooling}
     for name in missing:
         task = load_task(name, run.tasks[name], run.folder.parents[1] / "cache")
+        if task.needs_start:
+            task = task.beside(Start(identify_model(run.model), ModelEncoder(open_start(run))))
         scores, outcomes = task.measure(ModelEncoder(embedder if isinstance(task, WordAlignmentTask) else encoder))
         run.scores.compute(run.scores_file(name), Measurement(Report.of(task, described, scores), outcomes).write)
 
 
 def open_embedder(run: Run) -> SentenceEmbedder:
-    """Load the trained model, or the starting encoder of an untrained method.
+    """Load the trained model, or the starting encoder of an untrained method."""
+    if run.seed is None:
+        return open_start(run)
+    return SentenceEmbedder.from_pretrained(str(run.training), precision=_precision(run))
 
-    Methods with bf16, except an untrained dual pivot, are measured in bfloat16; those with bf16: auto or fp16 in the
-    faster precision.
-    """
-    half = run.recipe.get("bf16") or run.recipe.get("fp16")
-    precision = "bfloat16" if run.recipe.get("bf16") is True else "auto" if half else "float32"
-    if run.seed is not None:
-        return SentenceEmbedder.from_pretrained(str(run.training), precision=precision)
+
+def open_start(run: Run) -> SentenceEmbedder:
+    """Load the starting encoder with the pooling, length and prompts of the run."""
     config = build_recipe([run.settings()]).config
     if isinstance(config, DualPivotConfig):
         average = config.replaced(layer_mix=False, linear_map=False)
@@ -86,7 +88,16 @@ def open_embedder(run: Run) -> SentenceEmbedder:
         module: torch.nn.Module = pivot
         module.to("cuda" if torch.cuda.is_available() else "cpu")
         return SentenceEmbedder(pivot, load_tokenizer(run.model))
-    return SentenceEmbedder.from_pretrained(run.model, run.pooling, config.max_length, precision=precision)
+    embedder = SentenceEmbedder.from_pretrained(run.model, run.pooling, config.max_length, precision=_precision(run))
+    if config.prompts is not None:
+        embedder.config.prompts, embedder.prompt = config.prompts, config.default_prompt
+    return embedder
+
+
+def _precision(run: Run) -> str:
+    """Return bfloat16 for methods with bf16, except an untrained dual pivot, auto for those with bf16: auto or fp16."""
+    half = run.recipe.get("bf16") or run.recipe.get("fp16")
+    return "bfloat16" if run.recipe.get("bf16") is True else "auto" if half else "float32"
 
 
 def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:

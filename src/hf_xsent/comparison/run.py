@@ -21,6 +21,7 @@ from hf_xsent.training.callbacks import read_metrics
 from hf_xsent.training.identity import identify_method, identify_training
 from hf_xsent.training.recipe import Recipe, recipe_settings
 
+_OF_STARTS = {"method", "pooling", "max_length", "layers", "prompts", "default_prompt_name"}  # what decides embeddings
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
 
 
@@ -35,7 +36,7 @@ class Run:
     model: str  # the starting encoder
     recipe: dict[str, Any]  # of hf-xsent pretrain
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)  # options by name
-    identities: dict[str, str] = field(default_factory=dict)  # fingerprints of the tasks
+    identities: dict[str, str] = field(default_factory=dict)  # of the tasks: hashes of their sentences and settings
 
     @property
     def name(self) -> str:
@@ -73,7 +74,7 @@ class Run:
         return Store(self.folder / "scores")
 
     def scores_file(self, task: str) -> str:
-        """Name the scores on a task; those on other sentences have another name."""
+        """Name the scores on a task; those on other sentences, or with another start, have another name."""
         return f"{task}-{self.identities[task]}.npz"
 
     def measurement(self, task: str) -> Measurement | None:
@@ -129,7 +130,7 @@ def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
     identity: dict[str, Any] = {"model": identify_model(str(recipe.start.model))}
     identity |= {"half": training.bf16 or training.fp16, "features": data.features == "none"}  # float32 without a cache
     if not trained:
-        return identity | {name: method.get(name) for name in ("method", "pooling", "max_length", "layers")}
+        return identity | {name: method[name] for name in method if name.partition(".")[0] in _OF_STARTS}
     identity |= {"method": method, "training": identify_training(training)}
     identity["data"] = deciding_settings(data) | {
         "data": _identify_bitext(recipe, data.data),

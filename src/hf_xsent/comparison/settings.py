@@ -51,7 +51,7 @@ class CompareSettings:
     plot: str | None = setting(
         None,
         "A setting, such as layers or learning_rate: the report draws each task's main score over it; methods that "
-        "differ only in this setting form a curve. (default: none)",
+        "state it, and differ only in it, form a curve. (default: none)",
         results=False,
     )
     output: str | None = setting(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
 from hf_xsent.errors import HfXsentError, RecipeError, shortened
 from hf_xsent.evaluation.pairs import PairsTask
-from hf_xsent.evaluation.registry import TASKS, check_options
+from hf_xsent.evaluation.registry import check_options
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.objectives.registry import merge_objectives
@@ -99,24 +99,15 @@ def _study(settings: CompareSettings, file: Path) -> Study:
         model=str(settings.model),
         budget=_budget(settings.budget or {}),
         methods=methods,
-        tasks={
-            name: _options(name, options, methods, str(settings.model))
-            for name, options in (settings.tasks or {}).items()
-        },
+        tasks={name: _options(name, options, methods) for name, options in (settings.tasks or {}).items()},
         plot=settings.plot,
         output=Path(settings.output or f"runs/{name}"),
         dry_run=settings.dry_run,
     )
 
 
-def _options(task: str, options: Mapping[str, Any], methods: Iterable[Method], model: str) -> dict[str, Any]:
-    """Return a task's options.
-
-    Unless they name others, ``pairs`` searches the target language of the methods, and retention compares with the
-    starting encoder.
-    """
-    if TASKS[task].needs_start:
-        return {"start": model, **options}
+def _options(task: str, options: Mapping[str, Any], methods: Iterable[Method]) -> dict[str, Any]:
+    """Return a task's options; ``pairs`` searches the target language of the methods unless they name another."""
     if task != PairsTask.name or options.get("target_language") is not None:
         return dict(options)
     targets = sorted({str(method.recipe.get("target_language") or "en") for method in methods})
