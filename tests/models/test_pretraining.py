@@ -175,9 +175,9 @@ def test_the_needs_of_all_objectives_are_joined() -> None:
     assert (config.needs.links, config.needs.teacher, config.needs.pairs) == (True, {"target"}, True)
     assert config.needs.embeddings == config.needs.states == {"source", "target"}
     assert not (config.needs.mask_token or config.needs.momentum_encoder or config.needs.frozen_encoder)
-    assert config.teachers(None) == {"distillation": "some/model"}
+    assert config.teachers() == {"distillation": "some/model"}
     unpaired = AlignmentConfig(objectives={"masked_language_modeling": 1.0})
-    assert unpaired.needs.mask_token and not unpaired.needs.pairs and unpaired.teachers(None) == {}
+    assert unpaired.needs.mask_token and not unpaired.needs.pairs and unpaired.teachers() == {}
 
 
 def test_languages_of_the_data_must_have_an_embedding_where_others_have() -> None:

@@ -153,14 +153,35 @@ def test_a_linear_layer_of_a_sentence_transformer_trains_in_place(stating: str, 
     np.testing.assert_allclose(model.encode(["a dog"]), saved.encode(["a dog"]), atol=1e-6)
 
 
-def test_the_start_of_a_model_in_memory_is_not_read_from_its_folder(stating: str, tmp_path: Path, pairs: Any) -> None:
-    """Its weights may have changed since it was loaded."""
+@pytest.mark.parametrize("objective", ["interpolation", "distillation"])
+def test_a_teacher_with_the_weights_of_the_model_does_not_train_with_it(
+    stating: str, tmp_path: Path, pairs: Any, sentences: list[str], objective: str
+) -> None:
     start = SentenceTransformer(stating, device="cpu")
-    model = SentenceEncoderForPreTraining.from_sentence_transformer(start, objectives={"interpolation": 1.0})
-    arguments = TrainingArguments(str(tmp_path / "run"), max_steps=1, use_cpu=True, report_to="none")
-    with pytest.raises(RecipeError, match="interpolation needs the starting encoder: .* or give its embeddings as te"):
-        AlignmentTrainer(model, arguments, {"de": pairs})
-    AlignmentTrainer(model, arguments, {"de": pairs}, teachers={"interpolation": start.encode})
+    start[0].auto_model.embeddings.LayerNorm.weight.data.fill_(2.0)  # its weights are no longer those of the folder
+    model = SentenceEncoderForPreTraining.from_sentence_transformer(start, objectives={objective: 1.0})
+    arguments = TrainingArguments(
+        str(tmp_path / "run"), max_steps=2, learning_rate=0.1, use_cpu=True, report_to="none", save_strategy="no"
+    )  # fmt: skip
+    for teachers in [{objective: start.encode}, *([None] if objective == "interpolation" else [])]:
+        trainer = AlignmentTrainer(model, arguments, {"de": pairs}, teachers=teachers)  # type: ignore[arg-type]
+        assert trainer.teachers is not None
+        before = start.encode(sentences)
+        trainer.train()
+        assert np.abs(start.encode(sentences) - before).max() > 0.1
+        np.testing.assert_allclose(trainer.teachers.encode_by_objective[objective](sentences), before, atol=1e-5)
+
+
+def test_the_teacher_of_interpolation_embeds_as_the_model_does(stating: str, tmp_path: Path, pairs: Any) -> None:
+    arguments = TrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")
+    model = SentenceEncoderForPreTraining.from_pretrained(
+        stating, objectives={"interpolation": 1.0}, pooling="cls", normalize=False
+    )
+    teachers = AlignmentTrainer(model, arguments, {"de": pairs}).teachers
+    assert teachers is not None
+    np.testing.assert_allclose(teachers.encode_by_objective["interpolation"](["a dog"]), model.encode(["a dog"]))
+    with pytest.raises(RecipeError, match="interpolation keeps the embeddings of the start"):
+        SentenceEncoderForPreTraining.from_pretrained(stating, objectives={"interpolation": 1.0}, encoder_layers=2)
 
 
 @pytest.mark.parametrize("loaded", [False, True])

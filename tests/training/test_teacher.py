@@ -34,7 +34,7 @@ def _student(teacher: Path | str, encoder: Path, **settings: Any) -> AlignmentCo
 def _vectors(teacher: Path, encoder: Path, **settings: Any) -> torch.Tensor:
     """Return what a teacher makes of the targets of a batch."""
     arguments: Any = SimpleNamespace(device=CPU, bf16=False)
-    teachers = Teachers.load(_student(teacher, encoder, **settings), None, arguments)
+    teachers = Teachers.load(_student(teacher, encoder, **settings), arguments)
     taught = teachers({"target_texts": SENTENCES, "x": 1}, CPU)
     assert taught.keys() == {"distillation_teacher_target", "x"}
     vectors: torch.Tensor = taught["distillation_teacher_target"]

@@ -162,6 +162,8 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         """Read the objectives' settings and validate each value."""
         super().__post_init__(**kwargs)
         self.objectives = read_objectives(self.objectives, self.default_objectives() | self.objective_defaults)
+        if self.encoder_layers is not None and "interpolation" in self.objectives:
+            raise RecipeError("interpolation keeps the embeddings of the start, without its layers: use distillation")
 
     @classmethod
     def default_objectives(cls) -> dict[str, Any]:
@@ -245,10 +247,10 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         )
         return next((list(languages) for languages in known if languages), None)
 
-    def teachers(self, start: str | None) -> dict[str, str]:
-        """Return each objective's teacher, if it has one; ``start`` is the Hub id or folder of the starting encoder."""
+    def teachers(self) -> dict[str, str | None]:
+        """Return the teacher of each objective that needs one; None: the model before training."""
         kinds = {name: objective_class(name) for name in self.objectives}
-        return {name: kind.teacher(self.objectives[name], start) for name, kind in kinds.items() if kind.needs.teacher}
+        return {name: kind.teacher(self.objectives[name]) for name, kind in kinds.items() if kind.needs.teacher}
 
     @property
     def hard_negatives(self) -> dict[str, int]:

@@ -51,7 +51,6 @@ class SavedModel(PreTrainedModel):
     _tokenizer: Any = None
     _saves_heads = True
     _source: str | None = None  # the folder or Hub id of the starting encoder
-    _in_memory = False  # whether the start was in memory, where it may have been changed since it was loaded
     _hub: Mapping[str, Any] = MappingProxyType({})  # the revision and other Hub arguments of the source
 
     @classmethod
@@ -98,7 +97,6 @@ class SavedModel(PreTrainedModel):
         settings = {"max_length": min(stated.get("max_length", longest), longest)} | settings
         config = cls.config_of(None, settings).following(stated, settings)
         trained = cls._around(encoder, config, encoder.name_or_path or None, {}, model.tokenizer)
-        trained._in_memory = True
         trained.start_weights([key for key in trained.state_dict() if not key.startswith("encoder.")])
         trained.set_linear_map(map_of_sentence_transformer(model))
         return trained

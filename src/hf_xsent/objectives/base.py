@@ -93,8 +93,8 @@ class Objective(nn.Module):
         """Raise an error if these settings do not fit the model's config."""
 
     @classmethod
-    def teacher(cls, settings: Any, start: str | None) -> str:
-        """Return the Hub id or folder of the teacher that the objective needs; ``start`` is the starting encoder's."""
+    def teacher(cls, settings: Any) -> str | None:
+        """Return the Hub id or folder of the teacher that the objective needs; None: the model before training."""
         if settings.teacher is None:
             raise RecipeError("an objective needs a teacher model: give --teacher, a Hub id or a folder")
         return str(settings.teacher)

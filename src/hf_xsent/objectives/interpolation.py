@@ -2,7 +2,8 @@
 
     L = 1/2N Σ_i ( MSE(x_i, m_i) + MSE(y_i, m_i) ),    m_i = ( t(x_i) + t(y_i) ) / 2
 
-t is the frozen starting encoder. Compared with distillation, the embedding space stays near its start on both sides.
+t is a frozen copy of the model before training. Compared with distillation, the embedding space stays near its start on
+both sides.
 
 >>> x, y, start_x, start_y = torch.randn(4, 3, 2)
 >>> middle = (start_x + start_y) / 2
@@ -18,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: F401 - for the docstring's computation
 
-from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.base import SIDES, Needs, SentenceObjective
 from hf_xsent.objectives.distillation import distillation_loss
 from hf_xsent.objectives.pairs import SentencePairs
@@ -30,18 +30,13 @@ def interpolation_loss(source: Tensor, target: Tensor, start_source: Tensor, sta
 
 
 class Interpolation(SentenceObjective):
-    """Minimize the squared distance of both sides' embeddings to the mean of both by the frozen starting encoder."""
+    """Minimize the squared distance of both sides' embeddings to the mean of both by the model before training."""
 
     needs = Needs(embeddings=SIDES, teacher=SIDES)
 
     @classmethod
-    def teacher(cls, settings: Any, start: str | None) -> str:
-        """Return the starting encoder."""
-        if start is None:
-            raise RecipeError(
-                "interpolation needs the starting encoder: start by from_backbone, or give its embeddings as teachers"
-            )
-        return start
+    def teacher(cls, settings: Any) -> None:
+        """Return None: the teacher is the model before training."""
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute the loss of the batch."""

@@ -56,7 +56,7 @@ class Plan:
             encoder_config = reduced_config(encoder_config, recipe.config.encoder_layers)
         config = recipe.config.following(stated, recipe.stated).copied(encoder_config=encoder_config)
         config.check_objectives()
-        config.teachers(encoder)  # raises an error if an objective lacks its teacher
+        config.teachers()  # raises an error if an objective lacks its teacher
         has_dev = bool(recipe.data.dev or recipe.data.dev_pairs)
         facts = facts_of_arguments(training) | facts_of_model(config, training)
         facts |= {"dev pairs"} if has_dev and training.eval_strategy != "no" else set()

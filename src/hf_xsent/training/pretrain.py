@@ -51,7 +51,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     plan = Plan.of(recipe)
     parts: dict[str, Any] = {"processing_class": plan.tokenizer}
     if plan.recipe.config.needs.teacher:  # before data is read, because names may be wrong
-        parts["teachers"] = Teachers.load(plan.recipe.config, plan.encoder, training)
+        parts["teachers"] = Teachers.load(plan.recipe.config, training)
     train, dev = load_train_and_dev(recipe.data)  # one process fills the cache, the others wait
     plan = plan.with_data(train, dev)
     recipe = plan.recipe

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import TrainingArguments
 
 from hf_xsent.errors import ModelError, RecipeError
@@ -34,9 +35,10 @@ class Teachers:
         self.encode_by_objective = dict(encode_by_objective)
 
     @classmethod
-    def load(cls, config: AlignmentConfig, start: str | None, arguments: TrainingArguments) -> Teachers:
-        """Load each teacher of the objectives once; ``start`` is the Hub id or folder of the starting encoder."""
-        names, precision = config.teachers(start), "bfloat16" if arguments.bf16 else "float32"
+    def load(cls, config: AlignmentConfig, arguments: TrainingArguments) -> Teachers:
+        """Load each teacher that the objectives name once."""
+        names = {objective: name for objective, name in config.teachers().items() if name is not None}
+        precision = "bfloat16" if arguments.bf16 else "float32"
         opened = {name: _open(name, config, arguments.device, precision) for name in dict.fromkeys(names.values())}
         return cls({objective: opened[name] for objective, name in names.items()})
 
@@ -44,15 +46,26 @@ class Teachers:
     def of(
         cls, model: Any, arguments: TrainingArguments, teachers: Teachers | Mapping[str, Encode] | None
     ) -> Teachers | None:
-        """Return the given teachers or, without them, load those that the model's objectives need."""
+        """Return the given teachers or, without them, those that the model's objectives need.
+
+        A teacher that shares weights with the model, which would train with it, is a frozen copy.
+        """
+        if teachers is None and model.config.needs.teacher:
+            teachers = cls.load(model.config, arguments)
         if teachers is None:
-            start = None if model._in_memory else model._source
-            return cls.load(model.config, start, arguments) if model.config.needs.teacher else None
-        by_objective = teachers if isinstance(teachers, Teachers) else cls(teachers)
-        for name in by_objective.encode_by_objective:
+            return None
+        given: Mapping[str, Encode]
+        if isinstance(teachers, Teachers):
+            given = teachers.encode_by_objective
+            if starts := [name for name, teacher in model.config.teachers().items() if teacher is None]:
+                start = deepcopy(model).to(torch.bfloat16 if arguments.bf16 else model.dtype)
+                given = dict.fromkeys(starts, start.encode) | given
+        else:
+            given = teachers
+        for name in given:
             if not objective_class(name).needs.teacher or name not in model.config.objectives:
                 raise RecipeError(f"the model has no objective {name} with a teacher: add it to objectives, or drop it")
-        return by_objective
+        return cls({name: _frozen(encode, model) for name, encode in given.items()})
 
     def __call__(self, batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
         """Replace the texts of the batch by the teachers' embeddings; equal teachers embed each side once."""
@@ -66,6 +79,14 @@ class Teachers:
                     vectors[encode, side] = torch.as_tensor(embeddings).to(device)
                 taught[f"{objective}_teacher_{side}"] = vectors[encode, side]
         return taught
+
+
+def _frozen(encode: Encode, model: nn.Module) -> Encode:
+    """Return a method of a copy if ``encode`` is that of a module with weights of the model, else ``encode``."""
+    owner: Any = getattr(encode, "__self__", None)
+    module = owner if isinstance(owner, nn.Module) else getattr(owner, "model", None)
+    weights = module.parameters() if isinstance(module, nn.Module) else ()
+    return encode if {*map(id, weights)}.isdisjoint(map(id, model.parameters())) else deepcopy(encode)
 
 
 def _open(name_or_path: str, student: AlignmentConfig, device: torch.device, precision: str) -> Encode:

@@ -45,7 +45,7 @@ class AlignmentTrainer(RunTrainer):
     retrieval accuracy@1: ``eval_accuracy_forward`` (source to target), ``eval_accuracy_backward`` (target to source),
     ``eval_accuracy``, their mean, and the same mean per language, such as ``eval_accuracy_de``. Without dev, the run
     ends with its last weights. Teachers of objectives are loaded by the names in the objectives' settings, unless
-    ``teachers`` are given: ``{"distillation": model.encode}``, or ``{}`` if batches have the teachers' embeddings.
+    ``teachers`` are given: ``{"distillation": other.encode}``, or ``{}`` if batches have the teachers' embeddings.
     If no objective needs pairs, the two sides of the data are shuffled independently. Over a frozen encoder,
     ``features`` encodes each sentence once, before the first step; without, the encoder runs in every step.
 
