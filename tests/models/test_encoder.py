@@ -95,3 +95,10 @@ def test_an_object_that_encodes_is_a_model_and_others_are_not() -> None:
         Encoder(3)
     with pytest.raises(ModelError, match="pooling applies to a model given by its folder"):
         Encoder(Lengths(), pooling="cls")
+    with pytest.raises(ModelError, match="^device applies to a model given by its folder"):
+        Encoder(Lengths(), device="cuda")
+
+
+def test_a_precision_of_vectors_that_would_round_them_to_zero_is_refused() -> None:
+    with pytest.raises(ModelError, match="^vectors 'int8' is unknown: use float32 or float16$"):
+        Encoder("exported", vectors="int8")

@@ -280,12 +280,21 @@ def test_a_head_rate_beside_a_given_optimizer_is_refused(
         AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer, optimizers=optimizers)
 
 
-def test_plain_arguments_lower_the_rate_by_dev_accuracy(model: Any, tmp_path: Path, pairs: Any) -> None:
+@pytest.mark.parametrize(
+    ("accuracies", "lowered"), [([10.0, 20.0, 30.0, 40.0], False), ([40.0, 30.0, 20.0, 10.0], True)]
+)
+def test_plain_arguments_lower_the_rate_if_dev_accuracy_does_not_rise(
+    model: Any, tmp_path: Path, pairs: Any, monkeypatch: pytest.MonkeyPatch, accuracies: list[float], lowered: bool
+) -> None:
     plain = TrainingArguments(
-        str(tmp_path), use_cpu=True, max_steps=1, eval_steps=1, eval_strategy="steps", save_strategy="no",
-        lr_scheduler_type="reduce_lr_on_plateau",
+        str(tmp_path), use_cpu=True, max_steps=4, eval_steps=1, eval_strategy="steps", save_strategy="no",
+        lr_scheduler_type="reduce_lr_on_plateau", lr_scheduler_kwargs={"patience": 1}, report_to="none",
     )  # fmt: skip
-    AlignmentTrainer(model, plain, {"de": pairs}, {"de": pairs[:4]}, model.tokenizer).train()
+    trainer = AlignmentTrainer(model, plain, {"de": pairs}, {"de": pairs[:4]}, model.tokenizer)
+    measured = iter(accuracies)
+    monkeypatch.setattr(trainer, "_measure_dev", lambda dev: {"accuracy": next(measured)})
+    trainer.train()
+    assert (trainer.lr_scheduler.get_last_lr()[0] < plain.learning_rate) is lowered
 
 
 def test_arguments_of_the_optimizer_that_it_would_ignore_are_refused(tmp_path: Path) -> None:

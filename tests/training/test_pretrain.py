@@ -340,7 +340,7 @@ def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", logger="hf_xsent"):
-        run.start("--dry_run", "true", max_steps=1000)
+        run.start("--dry_run", "true", max_steps=1000, push_to_hub=True)
     assert not run.out.exists()
     message = caplog.messages[-1]
     assert message.startswith("1,000 steps of ")

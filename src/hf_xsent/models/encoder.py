@@ -54,12 +54,15 @@ class Encoder:
         self.column, self.output, self.device, self.vectors = column, output, device, vectors
         self._options = {"pooling": pooling, "max_length": max_length, "precision": precision}
         self._least_max_length = least_max_length
+        if vectors not in ("float32", "float16"):
+            raise ModelError(f"vectors {vectors!r} is unknown: use float32 or float16")
         self._opened: SupportsEncode | None = None
         if self.name is None:
             if not hasattr(model, "encode"):
                 kind = type(model).__name__
                 raise ModelError(f"{kind} has no encode: give a folder, a Hub id or a model that encodes text")
-            if ignored := [name for name, value in self._options.items() if value not in (None, "float32")]:
+            options = {**self._options, "device": device}
+            if ignored := [name for name, value in options.items() if value not in (None, "float32")]:
                 raise ModelError(f"{ignored[0]} applies to a model given by its folder or Hub id: set it on the model")
             self._opened = model
 

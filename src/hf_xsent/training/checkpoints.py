@@ -22,6 +22,7 @@ from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.files import move_into_place, remove
 from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
+from hf_xsent.training.conflicts import FOLLOW_METRIC
 from hf_xsent.training.hub_trainer import HubTrainer
 from hf_xsent.training.identity import identify_training, starting_model
 from hf_xsent.training.resuming import has_ended, is_on_schedule, keep_settings
@@ -177,8 +178,13 @@ class SavingTrainer(HubTrainer):
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Build the schedule of the learning rate; raise an error if it does not take ``lr_scheduler_kwargs``."""
         schedule, options = self.args.lr_scheduler_type, self.args.lr_scheduler_kwargs
-        with _refusing(f"lr_scheduler_type {schedule} with lr_scheduler_kwargs {options}"):
-            return super().create_scheduler(num_training_steps, optimizer)
+        if schedule in FOLLOW_METRIC:  # torch takes a rise of the metric for a worse one
+            self.args.lr_scheduler_kwargs = {"mode": "max" if self.args.greater_is_better else "min", **(options or {})}
+        try:
+            with _refusing(f"lr_scheduler_type {schedule} with lr_scheduler_kwargs {options}"):
+                return super().create_scheduler(num_training_steps, optimizer)
+        finally:
+            self.args.lr_scheduler_kwargs = options
 
     # Checkpoints
 

@@ -15,13 +15,14 @@ from typing import Any
 
 import torch
 from transformers import TrainingArguments
-from transformers.trainer_utils import IntervalStrategy, SchedulerType
+from transformers.trainer_utils import IntervalStrategy
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.settings.declare import default_of
 
 AUTO = "auto"  # share_of_start, which is then chosen
+FOLLOW_METRIC = ("reduce_lr_on_plateau", "greedy")  # schedules that change the rate by a dev metric
 _IN_BATCH = {"translation_ranking", "matryoshka", "triplet_ranking"}  # objectives with negatives of the batch
 
 # Each combination of settings that are set and of facts raises its error; | separates alternatives, and {1} is the one
@@ -102,7 +103,7 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
     ),
     ("plateau", "no measurements|no dev pairs"): (
-        "lr_scheduler_type reduce_lr_on_plateau needs dev measurements: give dev pairs and eval_strategy"
+        "this lr_scheduler_type needs dev measurements: give dev pairs and eval_strategy"
     ),
     # Objectives and weights of the model
     ("critic", "gradient_accumulation_steps"): (
@@ -188,7 +189,7 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "no workers": not arguments.dataloader_num_workers,
         "no steps": arguments.max_steps == 0 or (arguments.max_steps < 0 and arguments.num_train_epochs <= 0),
         "torch's AdamW": arguments.optim.startswith("adamw_torch"),
-        "plateau": arguments.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU,
+        "plateau": arguments.lr_scheduler_type in FOLLOW_METRIC,
     }
     return set_fields | {name for name, holds in facts.items() if holds}
 

@@ -50,7 +50,7 @@ def identify_method(config: Any) -> dict[str, Any]:
 def identify_start(model: Any) -> str | None:
     """Return the content of the encoder or model that a model was made from, if it is known."""
     name = starting_model(model)
-    return None if name is None else _content(name)
+    return None if name is None else _content(name, **getattr(model, "_hub", {}))
 
 
 def starting_model(model: Any) -> str | None:
@@ -66,9 +66,9 @@ def identify_pairs(bitext: Any, name: str) -> dict[str, Any]:
     return identity | {f"content of {name} pairs": dataset.identity}
 
 
-def _content(model: str | None) -> str | None:
+def _content(model: str | None, **hub: Any) -> str | None:
     try:
-        return None if model is None else identify_model(model)
+        return None if model is None else identify_model(model, **hub)
     except ModelError:  # loaded with other arguments than its name alone, such as a token
         return model
 

@@ -16,6 +16,7 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy, Scheduler
 
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import peak_memory_mib
+from hf_xsent.training.conflicts import FOLLOW_METRIC
 
 _STEPS = 3  # of a dry run; the first one is warm-up
 
@@ -52,8 +53,8 @@ def short_run(arguments: AlignmentTrainingArguments) -> Iterator[None]:
         arguments.save_strategy = SaveStrategy.NO
         arguments.eval_on_start = arguments.load_best_model_at_end = False
         arguments.early_stopping_patience = arguments.retention = arguments.largest_drop = None
-        arguments.share_of_start = 0.0
-        if arguments.lr_scheduler_type == SchedulerType.REDUCE_ON_PLATEAU:  # of dev measurements
+        arguments.share_of_start, arguments.push_to_hub = 0.0, False
+        if arguments.lr_scheduler_type in FOLLOW_METRIC:
             arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT, None
         arguments.report_to = []
         yield
