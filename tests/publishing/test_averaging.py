@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from hf_xsent import SentenceEmbedder, export_sentence_transformer
+from hf_xsent import SentenceEmbedder, export_sentence_transformer, pretrain
 from hf_xsent.errors import ModelError
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
@@ -82,3 +82,32 @@ def test_a_loaded_model_is_not_averaged(tmp_path: Path, encoder_folders: dict[st
     model = AlignmentForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), pooling="mean")
     with pytest.raises(ModelError, match="save this one"):
         export_sentence_transformer(model, tmp_path / "mean", average=[str(encoder_folders["bert"])])
+
+
+def test_the_card_of_an_average_counts_the_pairs_of_all_models(
+    tmp_path: Path, encoder_folders: dict[str, Path], pairs: list[tuple[str, str]]
+) -> None:
+    for name, code, licence, some in (("first", "de", "CC0", pairs[:8]), ("second", "fr", "CC-BY-NC-4.0", pairs[8:])):
+        file = tmp_path / f"{code}.tsv"
+        rows = "".join(f"{source}\t{target}\t{licence}\n" for source, target in some)
+        file.write_text(f"source\ttarget\tlicence\n{rows}", encoding="utf-8")
+        pretrain(
+            model=str(encoder_folders["bert"]),
+            data={code: str(file)},
+            output_dir=str(tmp_path / name),
+            max_steps=1,
+            per_device_train_batch_size=4,
+            max_length=16,
+            clean=False,
+            dev_pairs=0,
+            eval_strategy="no",
+            use_cpu=True,
+        )
+    runs = [str(tmp_path / "first"), str(tmp_path / "second")]
+    for start, *others in (runs, [str(encoder_folders["bert"]), *runs]):
+        folder = export_sentence_transformer(start, tmp_path / "mean", average=others, verify=False, overwrite=True)
+        card = (folder / "README.md").read_text("utf-8")
+        assert "| origin not stated, CC0 | 8 |\n| origin not stated, CC-BY-NC-4.0 | 8 |" in card
+        assert "| de | 8 |\n| fr | 8 |" in card
+        assert "Languages: de, en, fr." in card
+        assert "Recipe and steps are those of first" in card

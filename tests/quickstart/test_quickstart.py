@@ -115,3 +115,17 @@ def test_the_quickstart_with_your_own_pairs_trains_a_model(
     assert main(arguments) == 2  # the folder is taken
     assert main([*arguments[:-1], str(data)]) == 2
     assert "my.tsv is a file: choose a folder" in capsys.readouterr().err
+
+
+def test_the_pool_is_searched_with_the_same_length_before_and_after_training(
+    encoder_folders: dict[str, Path], tmp_path: Path
+):
+    beginning = "dog " * 70  # beyond the length with which the model is trained
+    rows = [f"{beginning}Da {number}\t{beginning}Here {number}\n" for number in range(20)]
+    data = tmp_path / "de.tsv"
+    data.write_text("".join(rows), encoding="utf-8")
+    results = quickstart(
+        model=str(encoder_folders["bert"]), data=str(data), output=str(tmp_path / "out"), max_steps=1, dev_pairs=4
+    )
+    for when in ("before", "after"):
+        assert {neighbour["cosine"] for neighbour in results.data["example"][when]} == {1.0}

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 Pair = dict[str, Any]  # texts; lists of texts for negatives
 
+NOT_STATED = "not stated"  # the name of pairs without origin and licence in the ledger
 _ROWS_AT_ONCE = 1 << 20
 
 
@@ -160,7 +161,7 @@ class Bitext:
             ]
             counts.update(zip(*stated, strict=True))
         named = {_ledger_entry(*stated): count for stated, count in counts.most_common()}
-        return {} if {*named} == {_ledger_entry(None, None)} else named
+        return {} if {*named} == {NOT_STATED} else named
 
     def _count_pairs_with(self, *fields: str) -> int:
         count = 0
@@ -289,7 +290,7 @@ class Bitext:
 def _ledger_entry(origin: str | None, licence: str | None) -> str:
     """Name an entry of the ledger; different origins and licences have different names."""
     if origin is None and licence is None:
-        return "not stated"
+        return NOT_STATED
     return f"{origin or 'origin not stated'}, {licence or 'licence not stated'}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import yaml
 from huggingface_hub import ModelCard, ModelCardData
 
+from hf_xsent.data.bitext import NOT_STATED
 from hf_xsent.data.languages import CODE, find_language
 from hf_xsent.errors import OutputError
 from hf_xsent.files import write_text
@@ -171,3 +173,22 @@ def facts_of_run(folder: str | Path) -> dict[str, Any]:
     """
     path = Path(folder) / RUN_FACTS
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def facts_of_mean(folders: Sequence[str]) -> dict[str, Any]:
+    """Return the facts of models whose weights are averaged: the pairs of all, and the recipe of the first with one."""
+    trained = {folder: facts for folder in folders if (facts := facts_of_run(folder))}
+    if len(folders) == 1 or not trained:
+        return next(iter(trained.values()), {})
+    first, names = next(iter(trained)), ", ".join(Path(folder).name for folder in folders)
+    pairs, ledger, languages = Counter[str](), Counter[str](), set[str]()
+    for facts in trained.values():
+        pairs.update(facts["pairs"])
+        ledger.update(facts["ledger"] or {NOT_STATED: sum(facts["pairs"].values())})
+        languages.update(facts["languages"])
+    mean = (
+        f"The weights are the mean of those of {names}. Recipe and steps are those of {Path(first).name}; a pair is "
+        "counted for each of the models that was trained on it."
+    )
+    counts = {"pairs": dict(pairs), "ledger": {} if {*ledger} == {NOT_STATED} else dict(ledger)}
+    return trained[first] | counts | {"languages": sorted(languages), "training": [*trained[first]["training"], mean]}

@@ -27,7 +27,7 @@ from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
 from hf_xsent.publishing.gguf import export_gguf
 from hf_xsent.publishing.language_subspace import language_free_map, read_texts
-from hf_xsent.publishing.model_card import CardFacts, facts_of_run, render_card
+from hf_xsent.publishing.model_card import CardFacts, facts_of_mean, render_card
 from hf_xsent.publishing.onnx import export_onnx, export_openvino, quantize_onnx
 from hf_xsent.publishing.settings import ExportSettings
 from hf_xsent.runs.identity import identify_model
@@ -81,10 +81,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
         run = model.trained_in if isinstance(model, SentenceEncoder) else model
-        facts = facts_of_run(run) if run else {}
-        if facts and settings.average:
-            names = ", ".join(Path(each).name for each in (str(run), *settings.average))
-            facts["training"] = [*facts.get("training", ()), f"The weights are the mean of those of {names}."]
+        facts = facts_of_mean([str(run), *(settings.average or ())]) if run else {}
         if facts:  # results of the run are those of the export, unless its embeddings were changed
             changed = settings.remove_language or settings.average
             origin = "" if changed else identify_model(str(run))

@@ -88,7 +88,8 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
     held_out: Any = trainer.eval_dataset  # shares no sentence with the training pairs
     pairs = {language: held_out.pairs(language) for language in held_out.languages}
     before, after = (
-        PoolSearch(SentenceEmbedder.from_pretrained(model), pairs) for model in (start, str(output / "model"))
+        PoolSearch(SentenceEmbedder.from_pretrained(model, max_length=MAX_LENGTH), pairs)
+        for model in (start, str(output / "model"))
     )
     measured, measured_after = before.figures(), after.figures()
     easy = sum(figures["translation_first"] for figures in measured.values()) / len(measured)
