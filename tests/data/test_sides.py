@@ -51,6 +51,12 @@ def test_of_two_files_the_longer_sets_the_rows(tmp_path: Path) -> None:
     assert sorted(row["source"] for row in rows) == german
     assert {row["target"] for row in rows} == {*english}
     assert sides.report.to_dict()[str(tmp_path / "de")]["retained"] == 7
+    assert sides.languages == {"de": 7}  # as the card names it
+
+
+def test_the_language_of_a_file_without_a_code_is_undetermined(tmp_path: Path) -> None:
+    files = (_write(tmp_path / "news.txt", ["Satz"]), _write(tmp_path / "en.txt", ["sentence"]))
+    assert [*TextSides.from_files(*files, tmp_path / "cache").languages] == ["und"]
 
 
 def test_an_empty_file_raises(tmp_path: Path) -> None:

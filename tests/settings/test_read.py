@@ -87,6 +87,11 @@ def test_flags_replace_values_and_dotted_flags_change_one_entry_of_a_mapping() -
     assert values["budget"] == {"steps": 5, "pairs": 7}
 
 
+def test_an_entry_of_text_stays_text() -> None:
+    prompts = {"prompts": dict[str, str] | None}
+    assert read_values({}, {"prompts.query": ["query: "]}, prompts) == {"prompts": {"query": "query: "}}
+
+
 @pytest.mark.parametrize("first", ["data", "data.fr"])
 def test_a_flag_and_one_of_its_entries_both_count(first: str) -> None:
     flags = {"data": ["{de: a.tsv}"], "data.fr": ["b.tsv"]}

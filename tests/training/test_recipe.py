@@ -114,6 +114,11 @@ def test_a_flag_beats_the_recipe_and_the_recipe_beats_the_default(tmp_path: Path
     assert recipe.training.eval_strategy == "steps"
 
 
+def test_a_flag_may_name_one_entry_of_a_mapping() -> None:
+    recipe = _flags("--data", "{de: a.tsv}", "--data.fr", "b.tsv", "--prompts.query", "query: ")
+    assert recipe.data.data == ["de=a.tsv", "fr=b.tsv"] and recipe.config.prompts == {"query": "query: "}
+
+
 def test_a_flag_may_be_written_with_dashes(tmp_path: Path) -> None:
     assert _read(tmp_path, "model: m", "--max-length", "9").config.max_length == 9
 

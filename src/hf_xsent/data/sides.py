@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from hf_xsent.data.bitext import Bitext, Pair, checked_rows
 from hf_xsent.data.cleaning.report import CleaningReport
+from hf_xsent.data.readers.resolving import language_of_name
 from hf_xsent.data.sentences import Sentences, load_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
@@ -108,7 +109,8 @@ class TextSides:
             raise DataError(f"{source} and {target} hold the same sentences; give one file of each language")
         report = CleaningReport({path: sentences.counts for path, sentences in files.items()})
         content = digest([sentences.fingerprint for sentences in files.values()])
-        return cls({Path(source).name: (sides[0], sides[1])}, True, seed, report, content)
+        language = language_of_name(str(source), "und") or "und"
+        return cls({language: (sides[0], sides[1])}, True, seed, report, content)
 
     @property
     def identity(self) -> str:

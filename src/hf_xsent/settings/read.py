@@ -58,7 +58,8 @@ def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any
     for name, words in nested.items():
         if (head := name.partition(".")[0]) not in types:
             raise RecipeError(f"unknown flag --{name}{suggestion(head, types)}")
-        entry = [parse_text(word) for word in words]
+        is_text = dict[str, str] in members(types[head])  # so that 'query: ' is no mapping
+        entry = [word if is_text else parse_text(word) for word in words]
         values = _replace_entry(name, values, name.split("."), entry[0] if len(entry) == 1 else entry)
     converted = {
         name: _as_names(prefix + name, convert(prefix + name, value, types[name]), types[name])

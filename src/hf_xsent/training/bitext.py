@@ -34,6 +34,9 @@ def check_bitext(arguments: DataSettings) -> None:
 def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
     if arguments.data:
         raise RecipeError("a run trains on unpaired files or on bitext, not on both: give --unpaired or --data")
+    for name in ("columns", "max_pairs", "rules", "dev_share"):
+        if getattr(arguments, name) is not None:
+            raise RecipeError(f"--{name} has no effect on unpaired files, which are read as they are: drop it")
     if len(files) != 2:
         raise RecipeError(f"unpaired takes two files, one per language, not {len(files)}")
     for file in files:

@@ -139,7 +139,8 @@ def _read_objectives(
             if name in OBJECTIVES and isinstance(settings, Mapping):
                 check_known(settings, settings_of(objective_class(name).Settings), f"{at}objectives.{name}: ")
         objectives = merge_objectives(objectives, layer)
-    rest = {flag: words for flag, words in flags.items() if flag in recipe_settings() and flag != "objectives"}
+    keys = recipe_settings().keys() - {"objectives"}
+    rest = {flag: words for flag, words in flags.items() if flag.partition(".")[0] in keys}
     single = [flag for flag in flags if flag not in rest and flag != "objectives"]
     for flag in sorted(single, key=lambda flag: not flag.endswith(".weight")):  # weights first: they add objectives
         name, key = _setting_of_flag(flag, objectives)

@@ -69,6 +69,12 @@ def test_the_table_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         TemperatureSampler(RANGES, 0.0)
     assert "tl                90       0.3333    37.00" in caplog.text
+    assert not any(record.levelname == "WARNING" for record in caplog.records)
+
+
+def test_a_language_that_is_never_drawn_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    TemperatureSampler({"de": range(640), "fr": range(640, 642)}, 1.0, group=64, batch=64)
+    assert caplog.messages == ["no pair of fr is drawn, whose share rounds to 0: lower alpha"]
 
 
 @pytest.mark.parametrize("alpha", [0, 1])

@@ -187,6 +187,7 @@ def test_a_nan_loss_is_one_sentence(run: Run) -> None:
         ({"unpaired": ["a.txt", "b.txt"]}, RecipeError, "give (--)?unpaired or (--)?data"),
         ({"data": None, "unpaired": ["a.txt"]}, RecipeError, "takes two files, one per language, not 1"),
         ({"data": None, "unpaired": ["a.txt", "b.txt"]}, DataError, "no such file: a.txt"),
+        ({"data": None, "unpaired": ["a", "b"], "max_pairs": 5}, RecipeError, "max_pairs has no effect on unpaired"),
         ({"data": None, "unpaired": "THERE"}, RecipeError, "unpaired files have no translations"),
         ({"variant": "authors"}, RecipeError, "layer_norm, dropout .* need each token: drop (--)?features"),
         ({"pairs_per_chunk": 2}, RecipeError, "pairs_per_chunk saves no memory"),

@@ -64,6 +64,8 @@ class TemperatureSampler(Sampler[int]):
         self.num_samples -= self.num_samples % (batch if batch <= self.num_samples else group)
         self.draws = group * _apportion(probabilities, self.num_samples // group)
         logger.info("sampling %d pairs per epoch (alpha=%g)\n%s", self.num_samples, alpha, self._table(probabilities))
+        if never := [language for language, draws in zip(self.ranges, self.draws, strict=True) if not draws]:
+            logger.warning("no pair of %s is drawn, whose share rounds to 0: lower alpha", ", ".join(never))
 
     def _table(self, probabilities: npt.NDArray[np.float64]) -> str:
         lines = ["language       pairs  probability  passes per epoch"]
