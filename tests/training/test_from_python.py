@@ -72,6 +72,10 @@ def test_a_missing_part_of_the_trainer_is_named(encoder_folders: dict[str, Path]
     with pytest.raises(ModelError, match="BertModel has no objectives to train: .*SentenceEncoderForPreTraining"):
         AlignmentTrainer(AutoModel.from_pretrained(encoder), arguments, pairs, processing_class=tokenizer)
     model = XlmrWithRTLHead.from_pretrained(str(encoder), objectives=RANKING)
+    larger = AutoTokenizer.from_pretrained(encoder)
+    larger.add_tokens(["Quokka"])
+    with pytest.raises(ModelError, match="tokens, but the encoder only .*model.resize_token_embeddings"):
+        AlignmentTrainer(model, arguments, pairs, processing_class=larger)
     trainer = AlignmentTrainer(model, arguments, processing_class=tokenizer)
     with pytest.raises(DataError, match="pass them as train_dataset"):
         trainer.train()
@@ -226,12 +230,15 @@ def test_python_replaces_no_run_unless_asked_to(encoder_folders: dict[str, Path]
     encoder, out = encoder_folders["bert"], tmp_path / "out"
     _trainer(encoder, _arguments(out, max_steps=4, **SAVING), {"de": pairs}).train()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-    for strategy in ("steps", "no"):
+    for strategy, cure in (("steps", r": .*train\(overwrite=True\)"), ("no", ", .* choose another folder")):
         trainer = _trainer(encoder, _arguments(out, save_strategy=strategy, eval_strategy="no"), {"de": pairs})
-        with pytest.raises(OutputError, match=r"holds another run: .*train\(overwrite=True\)"):
+        with pytest.raises(OutputError, match=f"holds another run{cure}"):
             trainer.train()
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     handler = signal.getsignal(signal.SIGTERM)
+    for folder in (out, out / "checkpoint-9"):
+        with pytest.raises(OutputError, match=f"{folder} is not a checkpoint: give one, such as .*/checkpoint-100"):
+            _trainer(encoder, _arguments(out, **SAVING), {"de": pairs}).train(resume_from_checkpoint=str(folder))
     with pytest.raises(OutputError, match="checkpoint-4 is newer than checkpoint-2, which is resumed"):
         _trainer(encoder, _arguments(out, max_steps=4, **SAVING), {"de": pairs}).train(str(out / "checkpoint-2"))
     assert signal.getsignal(signal.SIGTERM) is handler

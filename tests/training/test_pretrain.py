@@ -235,8 +235,8 @@ def test_a_model_folder_that_will_not_do_is_an_error_before_it_is_loaded(
         "bare": "holds no tokenizer: save one into it",
         "unknown": "the encoder family 'distilbert' is not supported",
         "decoder": "a decoder cannot encode sentences",
-        "small": f"has {len(tokenizer)} tokens, but its encoder only 7 embeddings",
-        "unpadded": "has no padding token: set pad_token and save it again",
+        "small": f"has {len(tokenizer)} tokens, but the encoder only 7 embeddings",
+        "unpadded": "has no padding token: set pad_token and save it",
     }
     for name, told in expected.items():
         with pytest.raises((ModelError, RecipeError)) as error:

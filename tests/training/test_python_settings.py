@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.models import METHODS
 from hf_xsent.training.pretrain import pretrain
 from hf_xsent.training.run_card import recipe_of, write_recipe
@@ -30,6 +31,11 @@ def test_prompts_and_arguments_of_schedulers_stay_mappings(tmp_path: Path) -> No
     write_recipe(tmp_path, "pretrain", recipe_of(recipe.training))
     recorded = yaml.safe_load((tmp_path / "recipe.yaml").read_text("utf-8"))
     assert recorded["lr_scheduler_kwargs"] == {"num_decay_steps": 2}
+
+
+def test_pretrain_takes_no_value_by_position_but_a_recipe() -> None:
+    with pytest.raises(RecipeError, match="pretrain takes 0 values by position: name the others"):
+        pretrain("xlm-roberta-base", data={"de": "pairs.tsv"})
 
 
 BASE: dict[str, Any] = {"model": "encoder", "data": {"de": "pairs.tsv"}, "output_dir": "runs/out", "use_cpu": True}

@@ -123,6 +123,17 @@ def load_tokenizer(name_or_path: str, **hub: Any) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(name_or_path, **hub)
 
 
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
+    """Raise an error unless the encoder of this config has an embedding for each token, and the tokenizer can pad."""
+    if len(tokenizer) > config.vocab_size:
+        raise ModelError(
+            f"the tokenizer {tokenizer.name_or_path!r} has {len(tokenizer)} tokens, but the encoder only "
+            f"{config.vocab_size} embeddings: use its own tokenizer, or add them by model.resize_token_embeddings"
+        )
+    if tokenizer.pad_token is None:
+        raise ModelError(f"the tokenizer {tokenizer.name_or_path!r} has no padding token: set pad_token and save it")
+
+
 def token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """Return the special token ids that objectives with masking need."""
     if tokenizer.mask_token_id is None:

@@ -61,7 +61,7 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
         positional=True,
         required=True,
     )
-    tokenizer: Any = setting(None, "In Python, the tokenizer of a model.", shown=False)
+    tokenizer: Any = setting(None, "In Python, the tokenizer of a model.", shown=False, by_position=True)
     average: list[str] | None = setting(
         None,
         "Export the mean of the weights of the model and of these, which were trained from the same encoder.",
@@ -131,7 +131,7 @@ class TrimSettings(TatoebaSettings, ExportFolderSettings):
         named=True,
         metavar="CODE=FILE",
     )
-    texts: dict[str, Any] | None = setting(None, "In Python, sentences by language.", shown=False)
+    texts: dict[str, Any] | None = setting(None, "In Python, sentences by language.", shown=False, by_position=True)
     languages: list[str] | None = setting(
         None, "Use these languages: de fr. (default: all of --data and --text)", metavar="CODE"
     )

@@ -125,7 +125,10 @@ class Run:
     def check_holds_no_run(self) -> None:
         """Raise an error if the folder holds a run, whose metrics another one would replace."""
         if RunState.read(self.folder) is not None:
-            raise OutputError(_ANOTHER_RUN.format(self.folder))
+            raise OutputError(
+                f"the output folder {self.folder} holds another run, whose metrics this one would replace, because "
+                "save_strategy no saves nothing else: choose another folder"
+            )
 
     def find_checkpoint(self) -> Path | None:
         """Find the checkpoint to resume from; raise an error if the folder has a newer one."""
@@ -133,6 +136,8 @@ class Run:
         if not self.resume:
             return None
         checkpoint = newest if self.resume is True else Path(self.resume)
+        if checkpoint is not None and (not checkpoint.is_dir() or checkpoints_of(checkpoint)):
+            raise OutputError(f"{checkpoint} is not a checkpoint: give one, such as {self.folder / CHECKPOINT}100")
         if newest is not None and checkpoint is not None and checkpoint.resolve() != newest.resolve():
             raise OutputError(
                 f"{newest} is newer than {checkpoint.name}, which is resumed: choose another output folder, resume "

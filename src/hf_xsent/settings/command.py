@@ -22,8 +22,8 @@ Reader = Callable[[Sequence[Mapping[str, Any]], Flags, str], Any]
 class Command(Generic[Settings, Result]):
     """A function of one settings object, called with that object, with its values, or with a command line.
 
-    In Python, the positional settings, then the required ones, then those that help does not show may be given without
-    their names, in the order of declaration.
+    In Python, the positional settings, then the required ones and those ``by_position`` may be given without their
+    names, in the order of declaration.
 
     >>> from dataclasses import dataclass
     >>> from hf_xsent.settings.declare import setting
@@ -51,8 +51,7 @@ class Command(Generic[Settings, Result]):
         self.fields = settings_of(kind) if fields is None else fields
         self.types = types_of(kind) if types is None else types
         ordered = [name for name, field in self.fields.items() if field.metadata.get("by_position")]
-        hidden = [name for name, field in self.fields.items() if not field.metadata.get("shown", True)]
-        self._positional = [*dict.fromkeys([*positional_names(self.fields), *ordered, *hidden])]
+        self._positional = [*dict.fromkeys([*positional_names(self.fields), *ordered])]
         self.__signature__ = self._signature()
 
     def __call__(self, *values: Any, recipe: str | os.PathLike[str] | None = None, **settings: Any) -> Result:

@@ -177,7 +177,8 @@ class SavingTrainer(HubTrainer):
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Build the schedule of the learning rate; raise an error if it does not take ``lr_scheduler_kwargs``."""
-        schedule, options = self.args.lr_scheduler_type, self.args.lr_scheduler_kwargs
+        schedule: Any = self.args.lr_scheduler_type
+        options: Any = self.args.lr_scheduler_kwargs
         if schedule in FOLLOW_METRIC:  # torch takes a rise of the metric for a worse one
             self.args.lr_scheduler_kwargs = {"mode": "max" if self.args.greater_is_better else "min", **(options or {})}
         try:

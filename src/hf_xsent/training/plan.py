@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.pivot import PivotBitext
@@ -15,7 +15,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.layer_selection import reduced_config
-from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.models.loading import check_tokenizer, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import starting_settings
 from hf_xsent.runs.run import Run
 from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
@@ -64,7 +64,7 @@ class Plan:
         _check_kind_of_data(recipe.data, config)
         check_frozen_layers(training.frozen_layers, encoder_config)
         tokenizer = load_tokenizer(encoder)
-        _check_tokenizer(tokenizer, encoder_config, encoder)
+        check_tokenizer(tokenizer, encoder_config)
         return cls(replace(recipe, config=config), encoder, tokenizer, run)
 
     def check_data(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> None:
@@ -103,14 +103,3 @@ def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:
         raise RecipeError(
             "dual pivot reads its files as they are, and cannot add pairs of two source languages: drop --pivot"
         )
-
-
-def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:
-    """Check that the encoder has an embedding for each token, and that the tokenizer can pad."""
-    if len(tokenizer) > config.vocab_size:
-        raise RecipeError(
-            f"the tokenizer of {name!r} has {len(tokenizer)} tokens, but its encoder only {config.vocab_size} "
-            "embeddings: use the tokenizer that the encoder was trained with"
-        )
-    if tokenizer.pad_token is None:
-        raise RecipeError(f"the tokenizer of {name!r} has no padding token: set pad_token and save it again")

@@ -21,6 +21,7 @@ from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.tensors.gathering import explaining_lost_processes
@@ -89,7 +90,7 @@ class AlignmentTrainer(RunTrainer):
     ) -> None:
         if any(kind.__name__ == "SentenceTransformer" for kind in type(model).__mro__):
             model = SentenceEncoderForPreTraining.from_sentence_transformer(model)
-        if not hasattr(getattr(model, "config", None), "needs"):
+        if SentenceEncoderForPreTraining not in type(model).__mro__:
             raise ModelError(
                 f"{type(model).__name__} has no objectives to train: make the model by "
                 "SentenceEncoderForPreTraining.from_pretrained"
@@ -97,6 +98,7 @@ class AlignmentTrainer(RunTrainer):
         processing_class = processing_class or model.find_tokenizer()
         if processing_class is None:
             raise DataError("the model's folder has no tokenizer: pass one as processing_class")
+        check_tokenizer(processing_class, model.config.encoder_config)
         args = AlignmentTrainingArguments.of(args)
         train_dataset, eval_dataset = (
             as_bitext(data, target_language, columns) for data in (train_dataset, eval_dataset)
