@@ -139,3 +139,8 @@ def test_an_unknown_rule_is_an_error():
     with pytest.raises(DataError, match=r"unknown rule 'numbers': .*did you mean 'number'"):
         perturb(["x"], "en", ["numbers"])
     assert len(RULES) == 6
+
+
+def test_one_string_is_an_error():
+    with pytest.raises(DataError, match="sentences are one string: give a list"):
+        perturb("In London, Anna did not win the 3 races.", "en")

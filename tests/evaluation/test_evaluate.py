@@ -19,7 +19,7 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.evaluation.evaluate import check_views, describe, measure_tasks
 from hf_xsent.evaluation.mining_f1 import BuccTask
-from hf_xsent.evaluation.registry import TASKS
+from hf_xsent.evaluation.registry import TASKS, read_tasks
 from hf_xsent.evaluation.report import Report, published_lines, published_scores, read_reports, task_table
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.similarity import Sts17Task
@@ -94,9 +94,12 @@ def test_a_sweep_encodes_each_distinct_sentence_once(
     assert {name: len(reports) for name, reports in measured.items()} == {"tatoeba": 16, "bucc": 16, "sts17": 16}
 
 
-def test_two_tasks_of_one_name_are_refused(tasks: list[EvaluationTask]) -> None:
+def test_two_tasks_of_one_name_are_refused(tasks: list[EvaluationTask], tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="the task tatoeba is given twice"):
         evaluate("model", [*tasks, tasks[0]])
+    with pytest.raises(RecipeError, match="the task pairs is given twice"):
+        (tmp_path / "de.tsv").write_text("Ja.\tYes.\n", encoding="utf-8")
+        read_tasks([f"pairs={tmp_path / 'de.tsv'}"], pairs=[("Nein.", "No.")])
 
 
 def test_each_view_gives_what_it_gives_alone(tiny_encoders: Path, tasks: list[EvaluationTask]):
@@ -265,6 +268,7 @@ def test_nothing_stays_behind(
         (["sts17=a"], {"languages": ["sts=de"]}, "given for 'sts', which is not among the tasks sts17"),
         (["sts17=a"], {"languages": ["sts17="]}, "'sts17=' has no language codes"),
         ({"sts17": {"data": ["a", "b"]}}, {}, "tasks.sts17.data takes one folder or Hub id, not a, b"),
+        ({"sts17": object()}, {}, "tasks.sts17: data takes a list, not <object"),
     ],
 )
 def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: dict[str, Any], message: str) -> None:

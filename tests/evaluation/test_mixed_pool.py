@@ -124,6 +124,11 @@ def test_folders_of_ntrex_and_flores_are_read(tmp_path: Path, inner: str, names:
     ]
 
 
+def test_a_line_that_repeats_in_all_languages_counts_once(tmp_path: Path) -> None:
+    _write(tmp_path, {"de.txt": GERMAN * 2, "en.txt": ENGLISH * 2})
+    assert [len(one.sentences) for one in load_parallel(tmp_path)] == [3, 3]
+
+
 def _languages(source: Path, *codes: str) -> list[str]:
     return [one.language for one in load_parallel(source, codes or None)]
 

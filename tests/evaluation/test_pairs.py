@@ -133,7 +133,7 @@ def test_pairs_in_memory_stand_in_place_of_tasks():
     """As the data of the evaluators of sentence-transformers."""
     lines = [(f"Hund {number}", f"dog {number}") for number in range(9)]
     data = Dataset.from_list([{"de": source, "en": target} for source, target in lines])
-    for pairs, code in ((data, "de"), (lines, "und")):
+    for pairs, code in ((data, "de"), (lines, "und"), ({"pairs": data}, "de")):
         (report,) = evaluate(_Model(), pairs).reports
         assert report.task == "pairs" and report.languages[code]["pairs"] == 9
 

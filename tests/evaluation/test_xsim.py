@@ -83,12 +83,12 @@ def test_error_rates_are_those_of_a_slow_recomputation(folder: Path, pair: str, 
 
 
 def test_equal_sentences_are_the_same_translation(tmp_path: Path):
-    (tmp_path / "pairs.tsv").write_text("de\ten\n" + "Ja, gut.\tYes.\n" * 3 + "Nein.\tNo.\n", "utf-8")
+    (tmp_path / "pairs.tsv").write_text("de\ten\n" + "Ja, gut.\tYes.\nJawohl.\tYes.\nNein.\tNo.\n", "utf-8")
     task = XsimTask.load(tmp_path / "pairs.tsv")
     assert [(one.source, one.target) for one in task.sets] == [("de", "en")]
-    known = {"Ja, gut.": [1, 0], "Yes.": [1, 0], "Nein.": [0, 1], "No.": [0, 1]}
+    known = {"Ja, gut.": [1, 0], "Jawohl.": [1, 0], "Yes.": [1, 0], "Nein.": [0, 1], "No.": [0, 1]}
     scores = task.score(lambda sentences: np.array([known[text] for text in sentences], dtype=np.float32))
-    assert scores.groups["all"] | {"pairs": 4, "xsim": 0, "xsim_pp": 0} == scores.groups["all"]
+    assert scores.groups["all"] | {"pairs": 3, "xsim": 0, "xsim_pp": 0} == scores.groups["all"]
 
 
 def test_pairs_of_languages(folder: Path):

@@ -70,6 +70,18 @@ def test_ids_may_be_text(folder: Path) -> None:
         pq.write_table(table, folder / f"{side}.parquet")
     first = json.loads(_mine(folder, "a.parquet", "b.parquet", "ids.jsonl").splitlines()[0])
     assert first["source_line"].startswith("doc")
+    lines = (json.loads(line) for line in (folder / "ids.jsonl").read_text().splitlines())
+    ids = {row["source"]: f"{row['source_line']}\t{row['target_line']}\n" for row in lines}
+    (folder / "gold.tsv").write_text("".join(ids[f"a{number}"] for number in range(40, 60)))
+    assert _mine(folder, "a.parquet", "b.parquet", "some.tsv", calibrate=folder / "gold.tsv").count(b"\n") == 21
+
+
+def test_a_missing_or_damaged_file_is_one_sentence(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"no such file: .*none\.parquet"):
+        _mine(folder, "none.parquet", "b.txt", "out.tsv")
+    (folder / "a.parquet").write_text("text")
+    with pytest.raises(DataError, match=r"a\.parquet: not a readable Parquet file"):
+        _mine(folder, "a.parquet", "b.txt", "out.tsv")
 
 
 def test_a_database_reads_the_vectors(folder: Path) -> None:

@@ -87,6 +87,13 @@ def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.tsv*/*.arrow")) and not (tmp_path / "scored.tsv").exists()
 
 
+@pytest.mark.parametrize("content", ["", "source\ttarget\n"])
+def test_a_file_without_pairs_is_an_error(tmp_path: Path, content: str) -> None:
+    (tmp_path / "pairs.tsv").write_text(content)
+    with pytest.raises(DataError, match=r"pairs\.tsv has no pairs; check its format and columns"):
+        score_pairs(tmp_path / "pairs.tsv", tmp_path / "scored.tsv", Letters())
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

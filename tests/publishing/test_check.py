@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hf_xsent import check_runtimes
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, OutputError
 from hf_xsent.publishing import check, runtimes
 from hf_xsent.publishing.check import Opened, check_sentences, compare
 from hf_xsent.publishing.runtimes import RUNTIMES, Runtime, runtimes_table
@@ -72,6 +72,17 @@ def test_texts_with_other_token_ids_are_counted_and_no_problem() -> None:
     assert result.problem == "" and result.different_token_ids == [7]
     assert result.smallest_cosine == pytest.approx(1) and result.smallest_cosine_of_all < 0.99
     assert "| a runtime 1.0 | onnx/model.onnx | 199 of 200 | 1.000000 |" in runtimes_table([vars(result)]).markdown()
+
+
+def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=f"{tmp_path} is not an export: write one with hf-xsent export"):
+        check_runtimes(tmp_path)
+
+
+def test_a_mix_of_layers_is_not_opened_where_only_the_last_layer_is_pooled() -> None:
+    mix = {"pooling": "mean of layers", "linear_map": False}
+    assert not any(runtime.pools for runtime in runtimes.runtimes_of(mix))
+    assert runtimes.runtimes_of(mix | {"pooling": "mean"}) == [*RUNTIMES]
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.arrow import RowWriter, read_batches
+from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.pair_settings import PairSettings
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.formats import LinkedPair, read_valid_pairs
@@ -71,6 +72,7 @@ def store_pairs(sources: Sequence[BitextSource], folder: Path, pairs_per_part: i
         pairs = (pair for source in sources for pair in read_valid_pairs(source))
         with closing(RowWriter(part, arrow_columns())) as writer:
             writer.add(iter(Progress(pairs, desc="reading", unit=" pairs", unit_scale=True, delay=2)))
+            CleaningCounts(writer.count, writer.count).require_pairs(" and ".join(source.name for source in sources))
             writer.write(part / _FILE, writer.distinct(), None, pairs_per_part)
 
     contents = identify_files(path for source in sources for path in source_files(source))

@@ -105,7 +105,7 @@ def load_tasks(
             raise RecipeError(f"languages are given for {name!r}, which is not among the tasks {known}")
     tasks = []
     for name, source in sources.items():
-        options = dict(source) if isinstance(source, Mapping) else {"data": os.fspath(source)}
+        options = dict(source) if isinstance(source, Mapping) else {"data": source}
         if name in (languages or {}):
             options["languages"] = list((languages or {})[name])
         tasks.append(load_task(name, options))
@@ -122,20 +122,26 @@ def read_tasks(tasks: Any, languages: Any = None, pairs: Any = None) -> list[Eva
     if isinstance(tasks, Sequence) and tasks and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
-        loaded = [*tasks, *([] if pairs is None else [_own_pairs(pairs)])]
-        names = [task.name for task in loaded]
-        if repeated := [name for name in names if names.count(name) > 1]:
-            raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
-        return loaded
+        return _distinct([*tasks, *([] if pairs is None else [_own_pairs(pairs)])])
     if pairs is None and is_in_memory(tasks):
         tasks, pairs = None, tasks
     sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
+    if pairs is None and is_in_memory(sources.get(PairsTask.name)):
+        pairs = sources.pop(PairsTask.name)
     names = [*sources, *([] if pairs is None else [PairsTask.name])]
     if not names:
         raise RecipeError("tasks is missing: give --tasks or --pairs")
     selected = dict(languages) if isinstance(languages, Mapping) else _languages(languages or (), names)
     own = [] if pairs is None else [_own_pairs(pairs, selected.pop(PairsTask.name, None))]
-    return [*(load_tasks(sources, selected) if sources or selected else []), *own]
+    return _distinct([*(load_tasks(sources, selected) if sources or selected else []), *own])
+
+
+def _distinct(tasks: list[EvaluationTask]) -> list[EvaluationTask]:
+    """Return tasks of different names; raise an error if one is given twice."""
+    names = [task.name for task in tasks]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
+    return tasks
 
 
 def _own_pairs(pairs: Any, languages: Iterable[str] | None = None) -> EvaluationTask:

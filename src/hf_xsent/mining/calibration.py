@@ -78,7 +78,7 @@ def read_gold(
 ) -> set[tuple[int, int]]:
     """Read a TSV of gold pairs and return them as pairs of rows (source, target).
 
-    The columns are texts, or line numbers (of Parquet, ids) if all cells are whole numbers. A repeated line stands for
+    The columns are texts or ids of Parquet, or line numbers if all cells are whole numbers. A repeated line stands for
     the row of its first occurrence. A line or text that is not among the sentences is an error.
     """
     pairs = _read_cells(Path(path))
@@ -86,7 +86,8 @@ def read_gold(
     rows = []
     for column, (side, read) in enumerate(zip(sides, inputs, strict=True)):
         cells = {pair[column] for pair in pairs.values()}
-        texts = _lines_of(read, cells) if numbered else {cell: cell for cell in cells}
+        texts = {} if numbered else {cell: cell for cell in cells}
+        texts |= _lines_of(read, cells) if numbered or read.has_ids else {}
         of_cells = dict(zip(texts, side.rows(texts.values()).tolist(), strict=True))
         for number, pair in pairs.items():
             if of_cells.get(pair[column], -1) < 0:
@@ -117,6 +118,6 @@ def _read_cells(path: Path) -> dict[int, tuple[str, str]]:
 
 
 def _lines_of(read: TextFile | VectorFiles, numbers: set[str]) -> dict[str, str]:
-    """Return the texts of the lines with these numbers that are not empty."""
-    wanted = {str(int(number)): number for number in numbers}
+    """Return the texts of the lines with these numbers or ids that are not empty."""
+    wanted = {str(int(number)) if number.isdecimal() else number: number for number in numbers}
     return {wanted[str(key)]: line for key, line in read.lines() if str(key) in wanted and line.strip()}

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from hf_xsent.data.readers.compression import lines_or_errors
+from hf_xsent.data.readers.records import open_parquet
 from hf_xsent.data.sentences import Sentences, load_sentences, store_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.vectors import VectorStore
@@ -62,8 +63,6 @@ class VectorFiles:
     """
 
     def __init__(self, path: str | Path) -> None:
-        import pyarrow.parquet as pq
-
         self.path = Path(path)
         self.files = sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]
         self.made_by: list[Mapping[str, Any]] = []  # of each file
@@ -71,7 +70,7 @@ class VectorFiles:
         self.has_ids = True
         counts = [0]
         for file in self.files:
-            with pq.ParquetFile(file) as opened:
+            with open_parquet(file) as opened:
                 if missing := {TEXT, VECTOR} - {*opened.schema_arrow.names}:
                     raise DataError(f"{file} has no column {min(missing)!r}: mine needs {TEXT} and {VECTOR}")
                 self.has_ids &= ID in opened.schema_arrow.names
@@ -118,10 +117,8 @@ class VectorFiles:
         return pa.concat_arrays(parts).take(places) if parts else lines
 
     def _read(self, number: int, column: str) -> Any:
-        import pyarrow.parquet as pq
-
         file, group = self.groups[number]
-        with pq.ParquetFile(file) as opened:
+        with open_parquet(file) as opened:
             values = opened.read_row_group(group, columns=[column]).column(0)
         return values.combine_chunks()
 
@@ -156,6 +153,7 @@ class TextFile:
 
     path: str
     on_error: str = "raise"
+    has_ids: ClassVar[bool] = False
 
     def sentences(self, folder: Path) -> Sentences:
         """Store the distinct sentences."""

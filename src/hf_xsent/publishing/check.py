@@ -23,7 +23,7 @@ import numpy as np
 
 from hf_xsent.errors import ModelError, shortened
 from hf_xsent.files import write_json
-from hf_xsent.publishing.export_folder import RUNTIMES_FILE, encoding_facts
+from hf_xsent.publishing.export_folder import RUNTIMES_FILE, check_export, encoding_facts
 from hf_xsent.publishing.runtimes import Runtime, resource, runtimes_of, runtimes_table
 
 logger = logging.getLogger(__name__)
@@ -66,6 +66,7 @@ def check_runtimes(folder: str | Path, node: str | None = None) -> list[Opened]:
     check_runtimes("exported/mine")
     ```
     """
+    check_export(folder)
     folder, node_folder = Path(folder).resolve(), Path(node or ".").resolve()
     facts = encoding_facts(folder)
     sentences = check_sentences(facts["max_length"])

@@ -109,7 +109,8 @@ SERVED_FILES = (ONNX, ONNX_INT8, OPENVINO, *_GGUF)  # beside the weights
 
 def runtimes_of(facts: Mapping[str, Any]) -> list[Runtime]:
     """Return the runtimes that compute the embeddings of an export, from the facts of ``encoding_facts``."""
-    return [runtime for runtime in RUNTIMES if not (runtime.pools and facts["linear_map"])]
+    known = facts["pooling"] in ("cls", "mean", "max") and not facts["linear_map"]
+    return [runtime for runtime in RUNTIMES if known or not runtime.pools]
 
 
 def runtimes_table(opened: Sequence[Mapping[str, Any]]) -> Table:

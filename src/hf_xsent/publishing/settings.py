@@ -10,12 +10,12 @@ from hf_xsent.settings.common import TatoebaSettings
 from hf_xsent.settings.declare import setting
 
 
-def check_setting() -> Any:
+def check_setting(results: str) -> Any:
     """Declare whether to open an export in other runtimes."""
     return setting(
         False,
         "Open the export in each runtime that is installed (ONNX Runtime, OpenVINO, fastembed, LangChain, "
-        "transformers.js, llama.cpp), compare with SentenceTransformer, and write the results into the model card.",
+        f"transformers.js, llama.cpp), compare with SentenceTransformer, and write the results into {results}.",
     )
 
 
@@ -88,7 +88,7 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
     gguf: list[str] | None = setting(
         None, "Add GGUF files for llama.cpp with weights of these precisions.", choices=("float16", "q8_0")
     )
-    check: bool = check_setting()
+    check: bool = check_setting("the model card")
     node: str | None = node_setting()
     languages: list[str] | None = setting(
         None, "Measure int8 on these languages of Tatoeba. (default: all)", metavar="CODE"
@@ -165,7 +165,7 @@ class PublishSettings:
     )
     message: str | None = setting(None, "Commit message. (default: Upload NAME with hf-xsent)")
     dry_run: bool = setting(False, "Write the card, check the folder, list files; upload nothing.")
-    check: bool = check_setting()
+    check: bool = check_setting("runtimes.json, and the card if it is written")
     node: str | None = node_setting()
     license: str | None = setting(None, "Card: licence of the weights: apache-2.0, cc-by-nc-4.0, …")
     results: list[str] | None = setting(

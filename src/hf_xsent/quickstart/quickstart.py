@@ -149,8 +149,10 @@ def django_catalogues(languages: Sequence[str]) -> dict[str, list[str]]:
 def new_encoder(data: Any, folder: Path) -> str:
     """Train a unigram tokenizer on the bitext; save it with a small XLM-R of random weights; return the folder."""
     logging.disable(logging.INFO)  # training logs the counts of the same pairs
-    bitext = load_bitext(data, on_error="skip")
-    logging.disable(logging.NOTSET)
+    try:
+        bitext = load_bitext(data, on_error="skip")
+    finally:
+        logging.disable(logging.NOTSET)
     texts = chain(bitext.sentences("source"), bitext.sentences("target"))
     tokenizer = XLMRobertaTokenizer().train_new_from_iterator(texts, VOCABULARY, show_progress=False)
     config = XLMRobertaConfig(

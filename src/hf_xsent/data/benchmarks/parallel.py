@@ -31,8 +31,8 @@ def load_parallel(
     """Load the first ``max_pairs`` sentences (default: all) of some languages, or of all.
 
     ``source`` is a folder of files ``de.txt`` (also of NTREX-128 or FLORES, compressed or not), or a TSV whose header
-    names the languages. Lines that are empty in a language are dropped in all. By default, a language without a region
-    (eng) replaces those with one (eng-GB).
+    names the languages. Lines that are empty in a language are dropped in all, and so are those that repeat an earlier
+    line in all. By default, a language without a region (eng) replaces those with one (eng-GB).
     """
     texts = _read(Path(source))
     chosen = list(dict.fromkeys(select_languages(source, list(texts), languages)))
@@ -45,7 +45,7 @@ def load_parallel(
                 f"{source} has {len(columns[0])} lines in {chosen[0]} but {len(column)} in {name}: all languages need "
                 "the same lines"
             )
-    rows = [row for row in zip(*columns, strict=True) if all(row)][:max_pairs]
+    rows = list(dict.fromkeys(row for row in zip(*columns, strict=True) if all(row)))[:max_pairs]
     if len(rows) < 2:
         raise DataError(f"{source} has fewer than two lines with text in all of {', '.join(chosen)}")
     return [ParallelSet(name, list(column)) for name, column in zip(chosen, zip(*rows, strict=True), strict=True)]

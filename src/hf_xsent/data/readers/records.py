@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +54,27 @@ def read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
 
 def read_parquet(source: BitextSource) -> Iterator[Row | DataError]:
     """Yield the pairs of a Parquet file."""
+    with open_parquet(source.path) as file:
+        columns = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
+        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[*columns, *PAIR_FIELDS[2:], LICENSE])
+        records = (record for batch in batches for record in batch.to_pylist())
+        for number, record in enumerate(records, start=1):
+            yield _row(number, record, columns)
+
+
+@contextmanager
+def open_parquet(path: str | Path) -> Iterator[Any]:
+    """Open a Parquet file; an error of reading it becomes a `DataError`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(source.path) as file:
-            columns = _choose_columns(source, [file.schema.column(number).path for number in range(len(file.schema))])
-            batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=[*columns, *PAIR_FIELDS[2:], LICENSE])
-            records = (record for batch in batches for record in batch.to_pylist())
-            for number, record in enumerate(records, start=1):
-                yield _row(number, record, columns)
+        with pq.ParquetFile(path) as file:
+            yield file
+    except FileNotFoundError as error:
+        raise DataError(f"no such file: {path}") from error
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{source.path}: not a readable Parquet file ({error}); download it again") from error
+        raise DataError(f"{path}: not a readable Parquet file ({error}); download it again") from error
 
 
 def read_datasets(source: BitextSource) -> Iterator[Row]:
