@@ -79,7 +79,8 @@ class RepresentationTranslationSettings(VocabularySettings):
     )
     restrict_vocabulary: bool = setting(
         True,
-        "Predict only word pieces that occur on the predicted side of the training data, not the full vocabulary.",
+        "Predict only word pieces that occur on the predicted side of the training data, not the full vocabulary. A "
+        "model that is made in Python does not know the data: AlignmentTrainer predicts the full vocabulary.",
     )
     vocabulary_size: int | None = derived()  # of a restricted vocabulary; None: all tokens
     vocabulary_ids: tuple[int, ...] | None = derived(saved=False)  # its ids; a buffer of the head, not in config.json
