@@ -130,8 +130,12 @@ def append_vectors(table: Any, name: str, vectors: np.ndarray, identity: dict[st
 
 
 def open_encoder(settings: EncodingSettings, least_max_length: int = 0) -> Encoder:
-    """Open the encoder of a command; with another engine, its workers open the model on their own devices."""
-    options = {name: getattr(settings, name) for name in ("pooling", "max_length", "precision", "device")}
-    encoder = Encoder(settings.model, **options, least_max_length=least_max_length)
+    """Open the encoder of a command; with another engine, its workers open the model on their own devices.
+
+    An object given as model has its device; that of the settings is the search's.
+    """
+    options = {name: getattr(settings, name) for name in ("pooling", "max_length", "precision")}
+    device = settings.device if isinstance(settings.model, str | os.PathLike) else None
+    encoder = Encoder(settings.model, **options, device=device, least_max_length=least_max_length)
     encoder.open(None if getattr(settings, "engine", "local") == "local" else "cpu")
     return encoder
