@@ -44,9 +44,13 @@ class Runtime:
     def code(self, facts: Mapping[str, Any], file: str, folder: str, repository: str) -> str:
         """Render the snippet for a file of the export in ``folder``; ``facts`` are those of ``encoding_facts``."""
         template = Environment(undefined=StrictUndefined).from_string(resource(f"snippets/{self.snippet}.jinja"))
-        prompt = f"{json.dumps(facts['prompt'], ensure_ascii=False)} + " if facts["prompt"] else ""
+        text = json.dumps(facts["prompt"], ensure_ascii=False)
+        prompts = {
+            "prompt_plus": f"{text} + " if facts["prompt"] else "",
+            "prompt_in_shell": text[1:-1].replace("'", r"'\''"),
+        }
         names = {"name": Path(folder).name, "parent": str(Path(folder).parent), "repository": repository}
-        return template.render({**facts, **names, "file": file, "folder": folder, "prompt_plus": prompt})
+        return template.render({**facts, **names, **prompts, "file": file, "folder": folder})
 
 
 _ENCODE = "tokenizer.encode(prompt + sentence)"
