@@ -74,8 +74,17 @@ def test_mixes_of_different_layers_are_not_averaged(tmp_path: Path, encoder_fold
         model = DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), layers=[layer])
         model.save_pretrained(tmp_path / str(layer))
         AutoTokenizer.from_pretrained(encoder_folders["bert"]).save_pretrained(tmp_path / str(layer))
-    with pytest.raises(ModelError, match="different pooling, layers or tokenizers"):
+    with pytest.raises(ModelError, match="different pooling, layers, prompts or tokenizers"):
         export_sentence_transformer(str(tmp_path / "1"), tmp_path / "mean", average=[str(tmp_path / "3")])
+
+
+def test_models_of_different_prompts_are_not_averaged(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+    folder = str(encoder_folders["bert"])
+    for name, prompt in (("first", "query: "), ("second", "passage: ")):
+        settings = {"prompts": {"usual": prompt}, "default_prompt_name": "usual"}
+        AlignmentForSentenceEmbedding.from_backbone(folder, **settings).save_pretrained(tmp_path / name)
+    with pytest.raises(ModelError, match="different pooling, layers, prompts or tokenizers"):
+        export_sentence_transformer(str(tmp_path / "first"), tmp_path / "mean", average=[str(tmp_path / "second")])
 
 
 def test_a_loaded_model_is_not_averaged(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,17 @@ def test_a_mix_of_layers_is_not_opened_where_only_the_last_layer_is_pooled() -> 
     mix = {"pooling": "mean of layers", "linear_map": False}
     assert not any(runtime.pools for runtime in runtimes.runtimes_of(mix))
     assert runtimes.runtimes_of(mix | {"pooling": "mean"}) == [*RUNTIMES]
+
+
+@pytest.mark.parametrize("snippet", ["llama_server.sh", "text_embeddings_inference.sh"])
+def test_a_prompt_with_quotes_and_line_ends_is_json_in_the_shell(snippet: str) -> None:
+    runtime = next(runtime for runtime in RUNTIMES if runtime.snippet == snippet)
+    prompt = 'Represent the user\'s "query":\nText: '
+    facts = {"prompt": prompt, "pooling": "mean", "max_length": 64, "normalize": True}
+    code = runtime.code(facts, next(iter(runtime.files)), "exported", "org/mine")
+    bodies = [json.loads(word) for line in code.splitlines() for word in shlex.split(line) if word[0] == "{"]
+    assert bodies
+    assert all((body.get("input") or body["inputs"])[0] == f"{prompt}A dog runs." for body in bodies)
 
 
 @pytest.mark.slow

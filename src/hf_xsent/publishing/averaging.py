@@ -22,13 +22,12 @@ def average_weights(embedder: SentenceEmbedder, name: str, others: Sequence[str]
         if {key: weight.shape for key, weight in theirs.items()} != {key: w.shape for key, w in weights.items()}:
             raise ModelError(f"{other_name} and {name} have different weights: average models of the same encoder")
         if _reading(other) != _reading(embedder):
-            raise ModelError(
-                f"{other_name} and {name} have different pooling, layers or tokenizers: train both by one recipe"
-            )
+            different = "different pooling, layers, prompts or tokenizers"
+            raise ModelError(f"{other_name} and {name} have {different}: train both by one recipe")
         for key, weight in weights.items():
             weight.lerp_(theirs[key], 1 / count)
 
 
 def _reading(embedder: SentenceEmbedder) -> tuple[object, ...]:
-    """Return what equal weights must share besides names: pooling, the layers of dual pivot, and word pieces."""
-    return embedder.pooling, getattr(embedder.model, "layers", None), embedder.tokenizer.get_vocab()
+    """Return what equal weights must share besides names: pooling, the layers of dual pivot, prompt and word pieces."""
+    return embedder.pooling, getattr(embedder.model, "layers", None), embedder.prompt, embedder.tokenizer.get_vocab()
