@@ -41,6 +41,8 @@ def test_each_direction_is_counted_on_its_own() -> None:
     target = _unit([10, 12, 80])
     # forward: 0 → 10 ✓, 40 → 12 ✓ (28 against 30), 100 → 80 ✓; backward: 10 → 0 ✓, 12 → 0 ✗, 80 → 100 ✓
     assert accuracy_at_1(source, target) == RetrievalAccuracy(100.0, pytest.approx(200 / 3), 3)
+    # beside: 10 and 12 are nearer to each other than to a translation
+    assert accuracy_at_1(source, target).beside == pytest.approx(400 / 6)
     assert accuracy_at_1(target, source) == RetrievalAccuracy(pytest.approx(200 / 3), 100.0, 3)
     assert accuracy_at_1(source, target).mean == pytest.approx(250 / 3)
 

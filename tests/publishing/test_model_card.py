@@ -96,7 +96,7 @@ def test_a_card_states_the_facts_of_the_run_and_the_evaluation(exported: Path, r
     ]
     assert main([*command, "--datasets", "Helsinki-NLP/opus-100"]) == 0
     text = (exported / "README.md").read_text("utf-8")
-    check_card(exported / "README.md")
+    check_card(text, exported / "README.md")
     stated = ModelCard(text).data.to_dict()
     assert stated["language"] == ["de", "en", "nb"] and stated["license"] == "cc-by-4.0"
     assert stated["base_model"] == "FacebookAI/xlm-roberta-base" and stated["datasets"] == ["Helsinki-NLP/opus-100"]
@@ -282,10 +282,26 @@ def test_the_cards_are_filled_from_recipes_and_results() -> None:
         assert path.read_text("utf-8") == filled[path.name], f"{path.name} is stale: run python model_cards/fill.py"
 
 
+def test_a_refused_card_and_an_incomplete_call_lose_nothing(exported: Path, run_folder: Path) -> None:
+    card, command = exported / "README.md", ["publish", str(exported), "org/mine", "--dry_run"]
+    before = re.sub("license: .*\n|base_model: .*\n", "", card.read_text("utf-8"))
+    card.write_text(before, "utf-8")
+    assert main([*command, "--datasets", "org/pairs"]) == 2 and card.read_text("utf-8") == before  # states no licence
+    assert main([*command, "--license", "mit", "--base_model", "org/encoder"]) == 0
+    assert main([*command, "--datasets", "org/other"]) == 0
+    stated = ModelCard(card.read_text("utf-8")).data.to_dict()
+    assert [stated[name] for name in ("license", "base_model", "datasets")] == ["mit", "org/encoder", ["org/other"]]
+
+
+def test_a_repository_without_an_owner_is_refused(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish", str(exported), "mine", "--dry_run"]) == 2
+    assert "'mine' is not ORG/NAME" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("path", [one for one in CARDS if one.stem not in TRAINED], ids=lambda path: path.stem)
 def test_results_of_models_that_were_not_trained_here_are_marked(path: Path) -> None:
     card = ModelCard(path.read_text("utf-8"))
-    check_card(path)
+    check_card(path.read_text("utf-8"), path)
     assert "model-index" not in card.data.to_dict()
     tables = [line for line in card.text.split("## Results")[1].splitlines() if line.startswith("| model ")]
     assert card.text.count("**the paper's figures, not measured here**") >= max(1, len(tables))
@@ -296,7 +312,7 @@ def test_results_of_models_that_were_not_trained_here_are_marked(path: Path) -> 
 def test_the_card_of_a_model_that_was_trained_here_has_measured_results(name: str) -> None:
     path = ROOT / "model_cards" / f"{name}.md"
     card = ModelCard(path.read_text("utf-8"))
-    check_card(path)
+    check_card(path.read_text("utf-8"), path)
     tatoeba = card.data.to_dict()["model-index"][0]["results"][0]
     runs = json.loads((ROOT / "benchmarks/results" / TRAINED[name]["results"]).read_text("utf-8"))["runs"]
     (run,) = [run for run in runs if (run["task"], run["settings"]["model"]) == ("tatoeba", TRAINED[name]["model"])]

@@ -48,7 +48,7 @@ def start(encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext, monk
 
         def measured(*_: Any, **__: Any) -> dict[str, RetrievalAccuracy]:
             accuracy = accuracies[trainer.state.global_step - 1]
-            return {"de": RetrievalAccuracy(accuracy, accuracy, 1)}
+            return {"de": RetrievalAccuracy(accuracy, accuracy, 1, beside=accuracy)}
 
         monkeypatch.setattr(trainer_module, "retrieval_by_language", measured)
         return trainer

@@ -211,7 +211,9 @@ def test_dev_accuracy_is_measured_for_each_language(
     metrics = trainer.evaluate()
     embedder = SentenceEmbedder(trainer.model, trainer.tokenizer)
     expected = retrieval_by_language(embedder, {language: bitext.pairs(language) for language in ("de", "fr")})
-    assert set(metrics) - {"epoch"} == {f"eval_accuracy{end}" for end in ("", "_forward", "_backward", "_de", "_fr")}
+    accuracies = {f"eval_accuracy{end}" for end in ("", "_forward", "_backward", "_de", "_fr")}
+    assert set(metrics) - {"epoch"} == {"eval_beside", *accuracies}
+    assert metrics["eval_beside"] == pytest.approx((expected["de"].beside + expected["fr"].beside) / 2)
     assert metrics["eval_accuracy_de"] == expected["de"].mean
     assert metrics["eval_accuracy_fr"] == expected["fr"].mean
     assert metrics["eval_accuracy"] == pytest.approx((expected["de"].mean + expected["fr"].mean) / 2)

@@ -12,9 +12,10 @@ import numpy as np
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.hub import select_names
+from hf_xsent.evaluation.retrieval import nearest_of_own_side
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
 from hf_xsent.mining.margin import best_by_margin
-from hf_xsent.mining.neighbours import nearest_both_ways, nearest_one_way
+from hf_xsent.mining.neighbours import nearest_both_ways
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -98,23 +99,9 @@ def _hits(test_set: PairSet, encode: Encode) -> np.ndarray:
     hits = np.empty((len(vectors[0]), 8), dtype=bool)
     for direction, (neighbours, best, texts) in enumerate(zip(nearest, by_margin, reversed(numbers), strict=True)):
         found = texts[neighbours.indices.numpy()] == texts[:, None]
-        own = _nearest_of_own_side(vectors[direction], numbers[direction], texts)
+        own = nearest_of_own_side(vectors[direction], numbers[direction], texts)
         hits[:, direction] = found[:, 0]
         hits[:, 2 + direction] = found.any(1)
         hits[:, 4 + direction] = texts[best] == texts
         hits[:, 6 + direction] = found[:, 0] & (neighbours.cosines[:, 0].numpy() > own)
     return hits
-
-
-def _nearest_of_own_side(vectors: np.ndarray, texts: np.ndarray, translations: np.ndarray) -> np.ndarray:
-    """Return the cosine of the nearest text of the same side that is not paired with the translation of the sentence.
-
-    Texts and translations are numbers of different texts; -inf if all texts are paired with the translation.
-    """
-    first = np.unique(texts, return_index=True)[1]  # a row of each text
-    known = np.unique(np.stack([translations, texts], axis=1), axis=0)
-    paired = int(np.bincount(known[:, 0]).max())  # texts of one translation, at most
-    nearest = nearest_one_way(vectors, vectors[first], k=min(paired + 1, len(first)))
-    candidates = nearest.indices.numpy()
-    same = np.isin(translations[:, None] * len(first) + candidates, known @ [len(first), 1])
-    return np.asarray(np.where(same, -np.inf, nearest.cosines.numpy()).max(1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
-from hf_xsent.mining.neighbours import nearest_both_ways
+from hf_xsent.mining.neighbours import nearest_both_ways, nearest_one_way
 from hf_xsent.models.text_encoder import SupportsEncode
 
 PROTOCOL = (
@@ -28,6 +28,7 @@ class RetrievalAccuracy:
     forward: float  # source → target, xx→en
     backward: float  # target → source, en→xx
     pairs: int
+    beside: float = field(default=0.0, compare=False)  # nearer than all other sentences of both sides
 
     @classmethod
     def of(cls, hits: np.ndarray) -> RetrievalAccuracy:
@@ -43,7 +44,18 @@ class RetrievalAccuracy:
 
 def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
     """Measure how often the nearest neighbour of ``source[i]`` is ``target[i]``, and the reverse."""
-    return RetrievalAccuracy.of(retrieval_hits(source, target))
+    hits = retrieval_hits(source, target)
+    whole = np.flatnonzero(np.any(source, 1) & np.any(target, 1))  # zero vectors count as wrong
+    beside = _beside(source[whole], target[whole], hits[whole]) if len(whole) else hits[whole]
+    return replace(RetrievalAccuracy.of(hits), beside=100 * float(beside.sum()) / hits.size)
+
+
+def _beside(source: np.ndarray, target: np.ndarray, hits: np.ndarray) -> np.ndarray:
+    """Return the hits whose translation is also nearer than the other sentences of the query's side."""
+    source, target = unit(source), unit(target)
+    texts = _first_equal(source), _first_equal(target)
+    own = nearest_of_own_side(source, *texts), nearest_of_own_side(target, *reversed(texts))
+    return np.asarray(hits & ((source * target).sum(1)[:, None] > np.stack(own, axis=1)))
 
 
 def retrieval_hits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -60,6 +72,20 @@ def retrieval_hits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     hits[lines[0], 0] = _first_equal(target)[nearest_target] == lines[0]
     hits[lines[1], 1] = _first_equal(source)[nearest_source] == lines[1]
     return hits
+
+
+def nearest_of_own_side(vectors: np.ndarray, texts: np.ndarray, translations: np.ndarray) -> np.ndarray:
+    """Return the cosine of the nearest text of the same side that is not paired with the translation of the sentence.
+
+    Texts and translations are numbers of different texts; -inf if all texts are paired with the translation.
+    """
+    first, texts = np.unique(texts, return_index=True, return_inverse=True)[1:]  # a row of each text
+    known = np.unique(np.stack([translations, texts], axis=1), axis=0)
+    paired = int(np.unique(known[:, 0], return_counts=True)[1].max())  # texts of one translation, at most
+    nearest = nearest_one_way(vectors, vectors[first], k=min(paired + 1, len(first)))
+    candidates = nearest.indices.numpy()
+    same = np.isin(translations[:, None] * len(first) + candidates, known @ [len(first), 1])
+    return np.asarray(np.where(same, -np.inf, nearest.cosines.numpy()).max(1))
 
 
 def _first_equal(vectors: np.ndarray) -> np.ndarray:

@@ -11,11 +11,11 @@ from huggingface_hub import HfApi, ModelCard, get_token
 from huggingface_hub.errors import HTTPError
 
 from hf_xsent.errors import OutputError
-from hf_xsent.files import readable_size
+from hf_xsent.files import readable_size, write_text
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import check_export
-from hf_xsent.publishing.model_card import write_model_card
+from hf_xsent.publishing.model_card import compose_card
 from hf_xsent.publishing.settings import PublishSettings
 from hf_xsent.settings.command import command
 
@@ -59,7 +59,10 @@ def publish(settings: PublishSettings) -> Published:
     card = {name: getattr(settings, name) for name in ("license", "name", "base_model", "languages", "datasets")}
     if any(card.values()) or settings.results or settings.run or not Path(settings.folder, "README.md").is_file():
         card |= {"repository": settings.repository, "name": settings.name or settings.repository.rsplit("/", 1)[-1]}
-        write_model_card(settings.folder, run=settings.run, results=settings.results or [], **card)
+        path = Path(settings.folder, "README.md")
+        text = compose_card(settings.folder, settings.run, settings.results or [], card)
+        check_card(text, path)
+        write_text(path, text)
     sizes = plan_upload(settings.folder)
     return Published(sizes, None if settings.dry_run else _upload(settings))
 
@@ -76,14 +79,14 @@ def plan_upload(folder: str | Path) -> dict[str, int]:
     for name in sizes:
         if Path(name).suffix in _PICKLES:
             raise OutputError(f"{folder / name} may contain pickled code: publish weights as safetensors only")
-    check_card(folder / "README.md")
+    check_card((folder / "README.md").read_text(encoding="utf-8"), folder / "README.md")
     return sizes
 
 
-def check_card(path: Path) -> None:
-    """Refuse a model card that is unreadable or incomplete."""
+def check_card(text: str, path: Path) -> None:
+    """Refuse a model card that is unreadable or incomplete, and which is or will be at this path."""
     try:
-        fields = ModelCard(path.read_text(encoding="utf-8")).data.to_dict()
+        fields = ModelCard(text).data.to_dict()
     except (ValueError, yaml.YAMLError) as error:
         raise OutputError(f"{path} has unreadable metadata: {' '.join(str(error).split())}") from error
     for field, flag in _CARD_FIELDS.items():

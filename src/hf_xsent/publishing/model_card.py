@@ -129,7 +129,7 @@ def write_model_card(
 
     The facts of the run that trained the model are read from the export, or from the folder ``run`` if given;
     ``results`` are files written by ``evaluate``, of this folder or of the one that it was exported from. The other
-    arguments add or replace facts.
+    arguments add or replace facts; licence, encoder, languages and data sets of an earlier card stay without them.
 
     ```python
     from hf_xsent import write_model_card
@@ -137,8 +137,19 @@ def write_model_card(
     write_model_card("exported/mine", results=["results.json"], license="apache-2.0", base_model="org/encoder")
     ```
     """
+    facts = {"license": license, "name": name, "base_model": base_model, "languages": languages}
+    facts |= {"repository": repository, "datasets": datasets}
+    path = Path(folder) / "README.md"
+    write_text(path, compose_card(folder, run, results, facts))
+    return path
+
+
+def compose_card(
+    folder: str | Path, run: str | Path | None, results: Sequence[str | Path], added: Mapping[str, Any]
+) -> str:
+    """Return the text of the card of an export, from what is known of its run and the facts that are added."""
     check_export(folder)
-    for code in languages or ():
+    for code in added["languages"] or ():
         if not re.fullmatch(f"{CODE}|multilingual", code):
             find_language(code)  # raises an error that names the code
     own = facts_of_run(folder)
@@ -146,15 +157,22 @@ def write_model_card(
     if run and not facts:
         raise OutputError(f"{run} states nothing of a training run: give the folder of a run, or drop --run")
     encoding = encoding_facts(folder)
-    added: dict[str, Any] = {"license": license, "name": name, "base_model": base_model, "languages": languages}
-    added |= {"repository": repository, "datasets": datasets}
     fingerprints = {identify_model(str(folder)), str(own.get("exported_from"))}
-    added["tables"] = read_tables(*results, fingerprints=fingerprints, encoding=_measured_as(folder, encoding))
-    facts = {"name": Path(folder).name} | facts | encoding
-    card = render_card(CardFacts(**facts | {key: value for key, value in added.items() if value}))
+    tables = read_tables(*results, fingerprints=fingerprints, encoding=_measured_as(folder, encoding))
     path = Path(folder) / "README.md"
-    write_text(path, f"{card}\n")
-    return path
+    earlier = _stated(path) if path.is_file() and not run else {}
+    if earlier.pop("has_results", False) and not results:
+        raise OutputError(f"{path} has results, which a new card would lose: give them again with --results")
+    facts = {"name": Path(folder).name} | facts | earlier | encoding | {"tables": tables}
+    return f"{render_card(CardFacts(**facts | {key: value for key, value in added.items() if value}))}\n"
+
+
+def _stated(path: Path) -> dict[str, Any]:
+    """Return what an earlier card states that a call may add to a card, and whether it has results."""
+    data = ModelCard(path.read_text(encoding="utf-8")).data
+    stated = {"license": data.license, "base_model": data.base_model, "datasets": data.datasets}
+    stated |= {"languages": data.language, "has_results": bool(data.eval_results)}
+    return {name: value for name, value in stated.items() if value}
 
 
 def _measured_as(folder: str | Path, encoding: Mapping[str, Any]) -> dict[str, Any]:

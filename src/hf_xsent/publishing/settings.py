@@ -186,5 +186,7 @@ class PublishSettings:
     )
 
     def __post_init__(self) -> None:
-        """Check the settings that need each other."""
+        """Check the name of the repository, and the settings that need each other."""
+        if self.repository.count("/") != 1 or not all(self.repository.split("/")):
+            raise RecipeError(f"repository {self.repository!r} is not ORG/NAME: add your account or organization")
         refuse_unused_node(self.check, self.node)

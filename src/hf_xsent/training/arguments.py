@@ -188,7 +188,8 @@ def check_trainer(
     held = {name for name, holds in facts.items() if holds} | {name for name in parts if parts[name] is not None}
     refuse_conflicts(facts_of_arguments(arguments) | facts_of_model(config, arguments) | held)
     if dev is not None and arguments.eval_strategy != "no":
-        names = ["accuracy", "accuracy_forward", "accuracy_backward", *(f"accuracy_{code}" for code in dev.languages)]
+        names = ["accuracy", "beside", "accuracy_forward", "accuracy_backward"]
+        names += [f"accuracy_{code}" for code in dev.languages]
         check_metric(arguments, names)
 
 

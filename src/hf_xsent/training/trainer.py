@@ -44,8 +44,9 @@ class AlignmentTrainer(RunTrainer):
 
     Languages of ``train_dataset`` are sampled in proportion to size^alpha. ``eval_dataset``, the dev bitext, gives
     retrieval accuracy@1: ``eval_accuracy_forward`` (source to target), ``eval_accuracy_backward`` (target to source),
-    ``eval_accuracy``, their mean, and the same mean per language, such as ``eval_accuracy_de``. Without dev, the run
-    ends with its last weights. Teachers of objectives are loaded by the names in the objectives' settings, unless
+    ``eval_accuracy``, their mean, the same mean per language, such as ``eval_accuracy_de``, and ``eval_beside``: the
+    translation is nearer than the other sentences of the query's side, too. Without dev, the run ends with its last
+    weights. Teachers of objectives are loaded by the names in the objectives' settings, unless
     ``teachers`` are given: ``{"distillation": other.encode}``, or ``{}`` if batches have the teachers' embeddings.
     If no objective needs pairs, the two sides of the data are shuffled independently. Over a frozen encoder,
     ``features`` encodes each sentence once, before the first step; without, the encoder runs in every step.
@@ -344,6 +345,7 @@ def _metrics(results: dict[str, RetrievalAccuracy]) -> dict[str, float]:
     count = len(results)
     return {
         "accuracy": sum(result.mean for result in results.values()) / count,
+        "beside": sum(result.beside for result in results.values()) / count,
         "accuracy_forward": sum(result.forward for result in results.values()) / count,
         "accuracy_backward": sum(result.backward for result in results.values()) / count,
         **{f"accuracy_{language}": result.mean for language, result in results.items()},
