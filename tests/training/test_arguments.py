@@ -198,6 +198,8 @@ def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monke
         ({"weight_decay": -1.0}, "weight_decay -1.0 is not at least 0"),
         ({"adam_beta1": 1.5}, "adam_beta1 1.5 is not below 1"),
         ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps 0 is not at least 1"),
+        ({"dataloader_num_workers": -1}, "dataloader_num_workers -1 is not at least 0"),
+        ({"optim": "adafactor", "optim_args": "scale_parameter=True"}, "builds Adafactor without optim_args: drop"),
         ({"seed": -1}, "seed -1 is not at least 0"),
         ({"report_to": "foo"}, "report_to 'foo' is unknown or not installed"),
     ],

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 _AT_LEAST = {  # fields of TrainingArguments that transformers does not check in one sentence
     **dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm", "neftune_noise_alpha", "seed", "data_seed"), 0),
     **{"adam_beta1": 0, "adam_beta2": 0, "adam_epsilon": 0, "gradient_accumulation_steps": 1},
+    "dataloader_num_workers": 0,
     **dict.fromkeys(("per_device_train_batch_size", "save_total_limit"), 1),
 }
 _BELOW = {"adam_beta1": 1, "adam_beta2": 1, "seed": 2**32, "data_seed": 2**32}

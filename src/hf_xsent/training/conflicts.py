@@ -70,6 +70,7 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ("optim_args", "torch's AdamW"): (
         "torch's AdamW takes no optim_args: use adam_beta1, adam_beta2, adam_epsilon and weight_decay"
     ),
+    ("optim_args", "Adafactor"): "transformers builds Adafactor without optim_args: drop them",
     ("no steps",): (
         "max_steps 0 and num_train_epochs 0 train nothing: give at least one step, or -1 and more than 0 epochs"
     ),
@@ -189,6 +190,7 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "no workers": not arguments.dataloader_num_workers,
         "no steps": arguments.max_steps == 0 or (arguments.max_steps < 0 and arguments.num_train_epochs <= 0),
         "torch's AdamW": arguments.optim.startswith("adamw_torch"),
+        "Adafactor": arguments.optim == "adafactor",
         "plateau": arguments.lr_scheduler_type in FOLLOW_METRIC,
     }
     return set_fields | {name for name, holds in facts.items() if holds}
