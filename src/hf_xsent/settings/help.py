@@ -60,5 +60,5 @@ def _entry(head: str, field: Field[Any]) -> str:
     width = min(110, shutil.get_terminal_size().columns) - 2
     lines = textwrap.wrap(help_of(field), max(30, width - _COLUMN)) or [""]
     first = f"  {head}".ljust(_COLUMN)
-    rows = [f"{first}{lines[0]}"] if len(first) <= _COLUMN else [first, " " * _COLUMN + lines[0]]
+    rows = [f"{first}{lines[0]}"] if first.endswith(" ") else [first, " " * _COLUMN + lines[0]]
     return "\n".join([*rows, *(" " * _COLUMN + line for line in lines[1:])]) + "\n"
