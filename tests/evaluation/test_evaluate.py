@@ -281,7 +281,7 @@ def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: di
     [
         ({"layers": ["3-1"]}, "(--)?layers takes numbers and ranges"),
         ({"layers": [-1]}, "(--)?layers takes numbers and ranges"),
-        ({"pooling": "mean,cls"}, "(--)?pooling takes one value if several models are compared"),
+        ({"pooling": "mean,cls"}, "(--)?pooling takes one value if models or a start are compared"),
         ({"dims": [0]}, "dims 0 is not at least 1"),
         ({"model": "a", "dims": [4, 8], "page": "page.html"}, "dims takes one value .* with page"),
     ],
@@ -431,6 +431,16 @@ def test_results_beside_a_start_are_of_this_start(
     assert first != second and cosines(third, start=bert) == first and cosines(third) == [None]
     assert cosines(bert, third, start=modernbert)[1:] == second  # not beside the first of several
     assert cosines(bert, third) == [None, *first]
+
+
+def test_a_stated_start_reads_as_the_settings_say(encoder_folders: dict[str, Path], suite: Path) -> None:
+    bert = str(encoder_folders["bert"])
+    tasks = {"retention": {"data": str(suite), "start": bert}}
+    for options in ({"pooling": "cls"}, {"layers": [1]}, {"max_length": 4}):
+        (report,) = evaluate(bert, tasks, device="cpu", **options).reports
+        assert report.groups["all"]["cosine"] == pytest.approx(1)
+    with pytest.raises(RecipeError, match=r"(--)?layers takes one value if models or a start are compared"):
+        evaluate(bert, tasks, layers=["0-1"])
 
 
 def test_a_difference_stays_while_both_models_are_as_they_were(

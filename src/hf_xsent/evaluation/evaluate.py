@@ -22,6 +22,7 @@ from hf_xsent.evaluation.report import (
     read_reports,
     task_table,
 )
+from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.settings import EvaluateSettings
 from hf_xsent.evaluation.summary import NOTE, notes, summary_page, summary_table
 from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder, Start
@@ -115,8 +116,12 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
     names = short_names([os.fspath(model) for model in settings.model])
     choices = {"pooling": poolings, "layers": layers, "dims": settings.dims}
     varied = [name for name, values in choices.items() if len(values or ()) > 1]
-    if varied and (len(names) > 1 or settings.page is not None):
-        raise RecipeError(f"--{varied[0]} takes one value if several models are compared, or with --page")
+    compares = len(names) > 1 or any(getattr(task, "start", None) is not None for task in tasks)
+    if varied and (compares or settings.page is not None):
+        raise RecipeError(f"--{varied[0]} takes one value if models or a start are compared, or with --page")
+    reading: dict[str, Any] = {name: getattr(settings, name) for name in ("max_length", "precision", "device")}
+    of_start = {"pooling": next(iter(poolings), None), "layer": next(iter(layers or ()), None), **reading}
+    tasks = [task.with_opened_start(**of_start) if isinstance(task, RetentionTask) else task for task in tasks]
     store, earlier, reports = None, list[Report](), list[Report]()
     if settings.output is not None:
         check_writable(settings.output)
@@ -124,9 +129,7 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
     start: Start | None = None
     first: dict[str, Measurement] = {}  # by task
     for model in names:
-        embedder = SentenceEmbedder.from_pretrained(
-            model, max_length=settings.max_length, precision=settings.precision, device=settings.device
-        )
+        embedder = SentenceEmbedder.from_pretrained(model, **reading)
         views = [
             View(layer, pooling)
             for pooling in poolings or [embedder.view.pooling]

@@ -91,6 +91,13 @@ class RetentionTask(EvaluationTask):
         """Return this task, which compares with ``start`` unless it has a start."""
         return replace(self, start=self.start or start)
 
+    def with_opened_start(self, **options: Any) -> Self:
+        """Return this task with the start, if it is a folder or Hub id, opened with options of `SentenceEmbedder`."""
+        if self.start is None or not isinstance(self.start.encode, str):
+            return self
+        opened = ModelEncoder(SentenceEmbedder.from_pretrained(self.start.encode, **options))
+        return replace(self, start=Start(self.start.fingerprint, opened))
+
     def inputs(self) -> Iterator[tuple[str, str]]:
         """Iterate over the sentences of STS, and over questions and sentences of XQuAD-R with their prompts."""
         for test_set in self.sets:
@@ -102,9 +109,8 @@ class RetentionTask(EvaluationTask):
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure each part; with a start, compare its embeddings with the new ones."""
-        start = None if self.start is None else self.start.encode
-        if isinstance(start, str):
-            start = ModelEncoder(SentenceEmbedder.from_pretrained(start))
+        named = self.with_opened_start().start
+        start: Any = None if named is None else named.encode
         beside: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for test_set in self.sets:
