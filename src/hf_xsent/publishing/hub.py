@@ -6,8 +6,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-from huggingface_hub import HfApi, ModelCard, get_token
+from huggingface_hub import HfApi, get_token
 from huggingface_hub.errors import HTTPError
 
 from hf_xsent.errors import OutputError
@@ -15,7 +14,7 @@ from hf_xsent.files import readable_size, write_text
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import check_export
-from hf_xsent.publishing.model_card import compose_card
+from hf_xsent.publishing.model_card import card_metadata, compose_card
 from hf_xsent.publishing.settings import PublishSettings
 from hf_xsent.settings.command import command
 
@@ -85,10 +84,7 @@ def plan_upload(folder: str | Path) -> dict[str, int]:
 
 def check_card(text: str, path: Path) -> None:
     """Refuse a model card that is unreadable or incomplete, and which is or will be at this path."""
-    try:
-        fields = ModelCard(text).data.to_dict()
-    except (ValueError, yaml.YAMLError) as error:
-        raise OutputError(f"{path} has unreadable metadata: {' '.join(str(error).split())}") from error
+    fields = card_metadata(text, path)
     for field, flag in _CARD_FIELDS.items():
         if not fields.get(field):
             raise OutputError(f"{path} states no {field}: run hf-xsent publish {path.parent} ORG/NAME with {flag}")

@@ -169,10 +169,18 @@ def compose_card(
 
 def _stated(path: Path) -> dict[str, Any]:
     """Return what an earlier card states that a call may add to a card, and whether it has results."""
-    data = ModelCard(path.read_text(encoding="utf-8")).data
-    stated = {"license": data.license, "base_model": data.base_model, "datasets": data.datasets}
-    stated |= {"languages": data.language, "has_results": bool(data.eval_results)}
+    data = card_metadata(path.read_text(encoding="utf-8"), path)
+    stated = {name: data.get(name) for name in ("license", "base_model", "datasets")}
+    stated |= {"languages": data.get("language"), "has_results": "model-index" in data}
     return {name: value for name, value in stated.items() if value}
+
+
+def card_metadata(text: str, path: Path) -> dict[str, Any]:
+    """Return the metadata of the text of a card, which is or will be at this path."""
+    try:
+        return dict(ModelCard(text).data.to_dict())
+    except (ValueError, yaml.YAMLError) as error:
+        raise OutputError(f"{path} has unreadable metadata: {' '.join(str(error).split())}") from error
 
 
 def _measured_as(folder: str | Path, encoding: Mapping[str, Any]) -> dict[str, Any]:
