@@ -162,7 +162,7 @@ def test_an_export_of_an_encoder_that_was_not_trained_is_published_with_what_its
 ) -> None:
     folder = _exported(encoder_folders["bert"], tmp_path, files)
     command = ["publish", str(folder), "org/neutral", "--dry_run"]
-    assert main(command) == 2 and "README.md states no license: run hf-xsent publish" in capsys.readouterr().err
+    assert main(command) == 2 and "README.md states no license and no " in capsys.readouterr().err
     assert main([*command, "--license", "mit", "--base_model", "org/start", "--languages", "de", "fr"]) == 0
     card = (folder / "README.md").read_text("utf-8")
     assert "It started from [org/start]" in card and "## Training" not in card
@@ -248,3 +248,11 @@ def test_texts_are_lines_or_both_sides_of_pairs(tmp_path: Path) -> None:
     assert {language: len(lines) for language, lines in texts.items()} == {"de": TEXTS, "fr": TEXTS, "sw": 2, "en": 132}
     assert texts["de"][0] == "de, 0." and texts["sw"] == ["moja", "mbili"]
     assert {text.split()[1] for text in texts["en"]} == {"de", "fr"}
+
+
+def test_languages_with_the_same_texts_are_refused(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+    (tmp_path / "texts.txt").write_text("A dog.\nA cat.\n")
+    files = [f"{code}={tmp_path}/texts.txt" for code in ("de", "en")]
+    with pytest.raises(DataError, match="de and en have the same texts"):
+        export_sentence_transformer(str(encoder_folders["bert"]), tmp_path / "out", remove_language=files)
+    assert not (tmp_path / "out").exists()

@@ -53,11 +53,11 @@ def test_a_recipe_holds_what_was_stated_and_no_token(tmp_path: Path) -> None:
 def test_a_run_and_its_checkpoints_state_their_facts_without_private_paths(run: Run) -> None:
     run.start()
     facts = facts_of_run(run.out)
-    steps, accuracy = facts["training"]
+    steps, accuracy, beside = facts["training"]
     assert steps == "Training took 6 steps (2.00 epochs)." and facts["base_model"] == ""
     dev = [log["eval_accuracy"] for log in run.metrics if "eval_accuracy" in log]
-    stated = f"Accuracy@1 on dev pairs was {dev[0]:.2f} before training and is {max(dev[1:]):.2f} after it; beside the "
-    assert accuracy.startswith(stated)
+    assert accuracy == f"Accuracy@1 on dev pairs was {dev[0]:.2f} before training and is {max(dev[1:]):.2f} after it."
+    assert beside.startswith("Beside the query's language, it was ")
     assert facts["pairs"] == {"de": 8, "fr": 4} and facts["languages"] == ["de", "en", "fr"]
     assert facts["recipe"]["data"] == ["de=de.tsv", "fr=fr.tsv"] and str(run.folder) not in json.dumps(facts)
     of_checkpoint = facts_of_run(run.out / "checkpoint-3")

@@ -26,7 +26,7 @@ _NOT_UPLOADED = {".git", ".cache"}  # folders of git and of downloads, which hug
 _CARD_FIELDS = {  # what a card must state, and the flag with which publish writes it
     "license": "--license apache-2.0",
     "language": "--languages de sw en, or the folder of its run by --run",
-    "base_model": "--base_model FacebookAI/xlm-roberta-base, or the folder of its run by --run",
+    "base_model": "--base_model ORG/ENCODER, or the folder of its run by --run",
 }
 
 
@@ -85,9 +85,10 @@ def plan_upload(folder: str | Path) -> dict[str, int]:
 def check_card(text: str, path: Path) -> None:
     """Refuse a model card that is unreadable or incomplete, and which is or will be at this path."""
     fields = card_metadata(text, path)
-    for field, flag in _CARD_FIELDS.items():
-        if not fields.get(field):
-            raise OutputError(f"{path} states no {field}: run hf-xsent publish {path.parent} ORG/NAME with {flag}")
+    if missing := [field for field in _CARD_FIELDS if not fields.get(field)]:
+        flags = "; ".join(_CARD_FIELDS[field] for field in missing)
+        names = " and no ".join(missing)
+        raise OutputError(f"{path} states no {names}: run hf-xsent publish {path.parent} ORG/NAME with {flags}")
 
 
 def _upload(settings: PublishSettings) -> str:

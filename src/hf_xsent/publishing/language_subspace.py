@@ -71,6 +71,8 @@ def language_free_map(embedder: SentenceEmbedder, texts: Mapping[str, Sequence[s
     finally:
         config.normalize = normalize
     center = means.mean(0)
+    if np.ptp(means, axis=0).max() == 0:
+        raise DataError(f"the files of {' and '.join(texts)} have the same texts: give each language its own")
     _, sizes, directions = np.linalg.svd(means - center, full_matrices=False)
     removed = directions[: min(DIMENSIONS, len(texts) - 1)]
     share = np.square(sizes[: len(removed)]).sum() / np.square(sizes).sum()

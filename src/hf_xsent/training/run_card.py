@@ -78,15 +78,16 @@ def _training_sentences(trainer: Any) -> list[str]:
     """State the steps, and the accuracy on dev pairs before and after training, if both were measured."""
     args, state = trainer.args, trainer.state
     sentences = [f"Training took {state.global_step:,} steps ({state.epoch or 0:.2f} epochs)."]
-    accuracies = {log["step"]: log["eval_accuracy"] for log in state.log_history if "eval_accuracy" in log}
-    beside = {log["step"]: log["eval_beside"] for log in state.log_history if "eval_beside" in log}
+    logs = {log["step"]: log for log in state.log_history if "eval_accuracy" in log}
     is_best = args.load_best_model_at_end and not args.share_of_start and not trainer.saves_checkpoint
-    step = state.best_global_step if is_best else max(accuracies, default=0)
-    if step and {0, step} <= accuracies.keys():
-        sentences.append(
-            f"Accuracy@1 on dev pairs was {accuracies[0]:.2f} before training and is {accuracies[step]:.2f} after it; "
-            f"beside the other sentences of the query's language, {beside[0]:.2f} and {beside[step]:.2f}."
-        )
+    step = state.best_global_step if is_best else max(logs, default=0)
+    for name, what in (
+        ("eval_accuracy", "Accuracy@1 on dev pairs"),
+        ("eval_beside", "Beside the query's language, it"),
+    ):
+        if step and all(name in logs.get(each, ()) for each in (0, step)):
+            before, after = logs[0][name], logs[step][name]
+            sentences.append(f"{what} was {before:.2f} before training and is {after:.2f} after it.")
     for log in state.log_history:
         if "share_of_start" in log:
             sentences.append(

@@ -46,13 +46,11 @@ class AlignmentTrainer(RunTrainer):
     retrieval accuracy@1: ``eval_accuracy_forward`` (source to target), ``eval_accuracy_backward`` (target to source),
     ``eval_accuracy``, their mean, the same mean per language, such as ``eval_accuracy_de``, and ``eval_beside``: the
     translation is nearer than the other sentences of the query's side, too. Without dev, the run ends with its last
-    weights. Teachers of objectives are loaded by the names in the objectives' settings, unless
-    ``teachers`` are given: ``{"distillation": other.encode}``, or ``{}`` if batches have the teachers' embeddings.
-    If no objective needs pairs, the two sides of the data are shuffled independently. Over a frozen encoder,
-    ``features`` encodes each sentence once, before the first step; without, the encoder runs in every step.
-
-    ``model`` may be a SentenceTransformer of transformer and pooling: its encoder trains by translation ranking.
-    ``processing_class`` is the tokenizer, by default that of the model's folder.
+    weights. Teachers of objectives are loaded by the names in the objectives' settings, unless ``teachers`` are given:
+    ``{"distillation": other.encode}``, or ``{}`` if batches have the teachers' embeddings. If no objective needs pairs,
+    the two sides of the data are shuffled independently. Over a frozen encoder, ``features`` encodes each sentence
+    once, before the first step; without, the encoder runs in every step. ``model`` may be a SentenceTransformer of
+    transformer and pooling: its encoder trains by translation ranking.
 
     A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset, a DataFrame or a list of
     pairs, with its arguments ``target_language`` and ``columns``; the latter are not cleaned. ``args`` may be plain
