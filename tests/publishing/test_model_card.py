@@ -293,6 +293,17 @@ def test_a_refused_card_and_an_incomplete_call_lose_nothing(exported: Path, run_
     assert [stated[name] for name in ("license", "base_model", "datasets")] == ["mit", "org/encoder", ["org/other"]]
 
 
+def test_a_card_does_not_lose_its_results(exported: Path, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["publish", str(exported), "org/mine", "--dry_run", "--license", "mit", "--base_model", "org/encoder"]
+    assert main([*command, "--results", str(results)]) == 0
+    before = (exported / "README.md").read_text("utf-8")
+    assert (
+        main(command) == 2 and "which a new card would lose: give them again with --results" in capsys.readouterr().err
+    )
+    assert (exported / "README.md").read_text("utf-8") == before
+    assert main([*command, "--results", str(results), "--datasets", "org/pairs"]) == 0
+
+
 def test_a_repository_without_an_owner_is_refused(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["publish", str(exported), "mine", "--dry_run"]) == 2
     assert "'mine' is not ORG/NAME" in capsys.readouterr().err

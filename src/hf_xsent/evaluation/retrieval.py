@@ -45,14 +45,14 @@ class RetrievalAccuracy:
 def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
     """Measure how often the nearest neighbour of ``source[i]`` is ``target[i]``, and the reverse."""
     hits = retrieval_hits(source, target)
+    source, target = unit(source), unit(target)
     whole = np.flatnonzero(np.any(source, 1) & np.any(target, 1))  # zero vectors count as wrong
     beside = _beside(source[whole], target[whole], hits[whole]) if len(whole) else hits[whole]
     return replace(RetrievalAccuracy.of(hits), beside=100 * float(beside.sum()) / hits.size)
 
 
 def _beside(source: np.ndarray, target: np.ndarray, hits: np.ndarray) -> np.ndarray:
-    """Return the hits whose translation is also nearer than the other sentences of the query's side."""
-    source, target = unit(source), unit(target)
+    """Return the hits whose translation is also nearer than the other sentences of the query's side; unit vectors."""
     texts = _first_equal(source), _first_equal(target)
     own = nearest_of_own_side(source, *texts), nearest_of_own_side(target, *reversed(texts))
     return np.asarray(hits & ((source * target).sum(1)[:, None] > np.stack(own, axis=1)))

@@ -30,6 +30,7 @@ _POOLING_WORDS = {
     "mean of layers": "a weighted sum of layers, averaged over the tokens",
 }
 _MIXES = ("sum", "mean of layers")
+_NOT_MEASURED = "Not measured."  # the results of a card without any
 _TAGS = ["feature-extraction", "sentence-similarity", "cross-lingual", "bitext-mining", "hf-xsent"]
 
 
@@ -89,6 +90,7 @@ def render_card(facts: CardFacts) -> ModelCard:
     )
     shown = vars(facts) | {
         "repository": facts.repository or facts.name,
+        "not_measured": _NOT_MEASURED,
         "trained": all(table.measured for table in facts.tables),
         "method": facts.method,
         "pooling_in_words": _POOLING_WORDS[facts.pooling],
@@ -160,19 +162,22 @@ def compose_card(
     fingerprints = {identify_model(str(folder)), str(own.get("exported_from"))}
     tables = read_tables(*results, fingerprints=fingerprints, encoding=_measured_as(folder, encoding))
     path = Path(folder) / "README.md"
-    earlier = _stated(path) if path.is_file() and not run else {}
-    if earlier.pop("has_results", False) and not results:
+    card = path.read_text(encoding="utf-8") if path.is_file() else ""
+    earlier = {} if run else _of_earlier_card(card, path)
+    measured = card.partition("\n## Results\n")[2].lstrip()
+    if measured and not measured.startswith(_NOT_MEASURED) and not results:
         raise OutputError(f"{path} has results, which a new card would lose: give them again with --results")
     facts = {"name": Path(folder).name} | facts | earlier | encoding | {"tables": tables}
     return f"{render_card(CardFacts(**facts | {key: value for key, value in added.items() if value}))}\n"
 
 
-def _stated(path: Path) -> dict[str, Any]:
-    """Return what an earlier card states that a call may add to a card, and whether it has results."""
-    data = card_metadata(path.read_text(encoding="utf-8"), path)
-    stated = {name: data.get(name) for name in ("license", "base_model", "datasets")}
-    stated |= {"languages": data.get("language"), "has_results": "model-index" in data}
-    return {name: value for name, value in stated.items() if value}
+def _of_earlier_card(text: str, path: Path) -> dict[str, Any]:
+    """Return the facts of an earlier card that a call may also add."""
+    data = card_metadata(text, path) if text else {}
+    facts = {name: data.get(name) for name in ("license", "base_model", "datasets")} | {
+        "languages": data.get("language")
+    }
+    return {name: value for name, value in facts.items() if value}
 
 
 def card_metadata(text: str, path: Path) -> dict[str, Any]:

@@ -54,18 +54,18 @@ class Teachers:
             teachers = cls.load(model.config, arguments)
         if teachers is None:
             return None
-        given: Mapping[str, Encode]
+        by_objective: Mapping[str, Encode]
         if isinstance(teachers, Teachers):
-            given = teachers.encode_by_objective
+            by_objective = teachers.encode_by_objective
             if starts := [name for name, teacher in model.config.teachers().items() if teacher is None]:
                 start = deepcopy(model).to(torch.bfloat16 if arguments.bf16 else model.dtype)
-                given = dict.fromkeys(starts, start.encode) | given
+                by_objective = dict.fromkeys(starts, start.encode) | by_objective
         else:
-            given = teachers
-        for name in given:
+            by_objective = teachers
+        for name in by_objective:
             if not objective_class(name).needs.teacher or name not in model.config.objectives:
                 raise RecipeError(f"the model has no objective {name} with a teacher: add it to objectives, or drop it")
-        return cls({name: _frozen(encode, model) for name, encode in given.items()})
+        return cls({name: _frozen(encode, model) for name, encode in by_objective.items()})
 
     def __call__(self, batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
         """Replace the texts of the batch by the teachers' embeddings; equal teachers embed each side once."""
