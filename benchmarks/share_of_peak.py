@@ -1,4 +1,4 @@
-"""Measure which share of the processor's rate of matrix products a training step and encoding reach.
+"""Measure which share of the processor's rate of matrix products training and encoding reach, and the limit of both.
 
   OMP_WAIT_POLICY=PASSIVE python benchmarks/share_of_peak.py --model ENCODER --data "train/{language}-en.tsv.xz"
 
@@ -6,6 +6,9 @@ The peak is the rate of products of two 2,048 × 2,048 matrices, in float32 and 
 alternate with the others. torch's FlopCounterMode counts the operations of encoding, over real lengths without padding;
 a training step has three times as many: the gradient takes two products for each one of the forward pass. What
 else a step does (optimizer, tokenizer, elementwise operations) takes time, but is not counted.
+
+``linear_layers_alone`` is the share of each one's time that the products of its linear layers take alone, with matrices
+of the same sizes: what remains if attention, elementwise operations and the optimizer cost nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any
 from training_step import Pairs, ours, sample_pairs
 from turns import Turn, take_turns
 
-SIZE, PRODUCTS = 2048, 16
+SIZE, PRODUCTS, ROWS = 2048, 16, 2048  # an encoding batch has 2,048 tokens
 PRECISIONS = {"float32": False, "bfloat16": True}
 
 
@@ -50,6 +53,31 @@ def encode(turn: Turn, dtype: str, options: argparse.Namespace, pairs: Pairs) ->
     for step in range(turn.steps):
         some = pairs[step * options.batch : (step + 1) * options.batch]
         embedder.encode([sentence for pair in some for sentence in pair])
+        turn.done()
+
+
+def linear_layers(turn: Turn, dtype: str, gradients: bool, options: argparse.Namespace, pairs: Pairs) -> None:
+    """Multiply as the linear layers do when they encode or train with both sides of a step's pairs."""
+    import torch
+    from transformers import AutoConfig, AutoTokenizer
+
+    config, tokenizer = AutoConfig.from_pretrained(options.model), AutoTokenizer.from_pretrained(options.model)
+    wide, inner = config.hidden_size, config.intermediate_size
+    kind = getattr(torch, dtype)
+    weights = [torch.randn(size).to(kind) for size in 4 * [(wide, wide)] + [(inner, wide), (wide, inner)]]
+    texts = [text for pair in pairs for text in pair]
+    lengths = [len(ids) for ids in tokenizer(texts, truncation=True, max_length=options.max_length)["input_ids"]]
+    tokens = [sum(lengths[start : start + 2 * options.batch]) for start in range(0, len(lengths), 2 * options.batch)]
+    values = {size: torch.randn(max(tokens), size).to(kind) for size in (wide, inner)}
+    turn.wait()
+    for total in tokens:
+        for rows in [total] if gradients else [min(ROWS, total - start) for start in range(0, total, ROWS)]:
+            for weight in config.num_hidden_layers * weights:
+                outputs, inputs = (values[size][:rows] for size in weight.shape)
+                inputs @ weight.T
+                if gradients:
+                    outputs @ weight
+                    outputs.T @ inputs
         turn.done()
 
 
@@ -89,12 +117,19 @@ def main() -> None:
         contenders[f"training, {name}"] = partial(train, bf16=bf16)
         contenders[f"encoding, {name}"] = partial(encode, dtype=name)
         work |= dict(zip(list(contenders)[-3:], (2.0 * PRODUCTS * SIZE**3, 3 * encoding, encoding), strict=True))
+        for what, gradients in {"training": True, "encoding": False}.items():
+            contenders[f"linear layers of {what}, {name}"] = partial(linear_layers, dtype=name, gradients=gradients)
     costs = take_turns(contenders, options.steps, options.warmup, options.threads, options=options, pairs=pairs)
     results: dict[str, Any] = {"batch": options.batch, "threads": options.threads, "giga_operations_per_second": {}}
-    rates = {name: work[name] / 1e9 / cost["cpu_seconds"] for name, cost in costs.items()}
+    rates = {name: work[name] / 1e9 / costs[name]["cpu_seconds"] for name in work}
     results["giga_operations_per_second"] = {name: round(rate, 1) for name, rate in rates.items()}
     results["share_of_peak"] = {
         name: round(rate / rates[f"product, {name.split(', ')[1]}"], 3) for name, rate in rates.items()
+    }
+    results["linear_layers_alone"] = {
+        name: round(costs[f"linear layers of {name}"]["cpu_seconds"] / costs[name]["cpu_seconds"], 3)
+        for name in work
+        if not name.startswith("product")
     }
     print(json.dumps(results, indent=2))
     Path(options.output).write_text(json.dumps(results, indent=2) + "\n")

@@ -196,8 +196,9 @@ def test_files_stay_short():
 def test_the_command_line_starts_without_torch():
     """``hf-xsent --help`` and a mistyped flag answer at once, because nothing at the top of the cli imports torch."""
     code = (
-        "import sys; import hf_xsent_cli; from hf_xsent.cli import main; "
+        "import sys; import hf_xsent_cli; from hf_xsent.cli import COMMANDS, main; "
         "main(['--help']); main(['pretrain', '--help']); "
+        "assert {main([name, '--wrong', '1']) for name in COMMANDS} == {2}; "
         "sys.exit(', '.join({'torch', 'transformers'} & {*sys.modules}) or 0)"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}

@@ -5,16 +5,21 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn
 
 from hf_xsent import __version__
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, naming_flags
 from hf_xsent.files import describe_disk_failure
+from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.help import command_help, topic_help
+from hf_xsent.settings.read import refuse_unknown_flags
 from hf_xsent.settings.secrets import refuse_secret_arguments
 
 # Each command: its settings class, in a file that imports no torch, and its function (settings.command.Command).
@@ -105,6 +110,7 @@ def _help(name: str, *arguments: str) -> str:
 
 def _run(name: str, *arguments: str) -> None:
     """Run a command and print its result."""
+    refuse_unknown_flags(arguments, names_of_flags(settings_class(name)))
     if sys.stderr.isatty():
         print(f"hf-xsent {name} starts", file=sys.stderr)  # loading torch takes seconds
     from hf_xsent.logs import configure_logging  # loads transformers, which help does not need
@@ -117,6 +123,22 @@ def _run(name: str, *arguments: str) -> None:
     for item in result if isinstance(result, list) else [result]:
         if item is not None and type(item).__str__ is not object.__str__:  # type: ignore[comparison-overlap]
             _show(item)
+
+
+def names_of_flags(kind: Any) -> set[str]:
+    """Return the names of all settings of a command without loading torch and transformers, which takes seconds.
+
+    Trainings also take those of objectives and of TrainingArguments: the names annotated in their sources.
+    """
+    groups: dict[str, tuple[type, ...]] = getattr(kind, "help_groups", {"": (kind,)})
+    fields = [settings_of(part) for group in groups.values() for part in group]
+    names = {alias for group in fields for name in group for alias in (name, *group[name].metadata.get("aliases", ()))}
+    transformers = find_spec("transformers")
+    if "training" in groups and transformers is not None and transformers.origin is not None:
+        arguments = Path(transformers.origin).with_name("training_args.py")
+        for file in [arguments, *Path(__file__).with_name("objectives").glob("*.py")]:
+            names.update(re.findall(r"^    (\w+): ", file.read_text(encoding="utf-8"), re.MULTILINE))
+    return names
 
 
 @contextmanager

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from forks import Fork
 
-from hf_xsent.cli import main
+from hf_xsent.cli import COMMANDS, load_command, main, names_of_flags, settings_class
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.objectives.registry import OBJECTIVES, objective_class
+from hf_xsent.settings.declare import settings_of
+from hf_xsent.training.recipe import recipe_settings
 
 
 def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path):
@@ -30,6 +33,8 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path):
         (["align-documents", "a.txt", "b.txt", "a.txt", "--model", "m", "-o", "o"], "'a.txt'.*in quotes.*books/\\*"),
         (["score", "a.txt", "nowhere", "--model", "m", "-o", "o"], "unexpected argument 'nowhere'"),
         (["evaluate", "m", "--languags", "de"], "unknown flag --languags; did you mean 'languages'"),
+        (["pretrain", "--leraning_rate", "1"], "unknown flag --leraning_rate; did you mean 'learning_rate'"),
+        (["pretrain", "-x", "1"], "unknown flag --x"),
         (["mine", "a.txt", "b.txt"], "output is missing: give --output"),
         (["mine", "a.txt", "b.txt", "--k", "three"], "--k takes a whole number, not 'three'"),
         (["mime"], "unknown command 'mime'; did you mean 'mine'"),
@@ -47,6 +52,17 @@ def test_mistakes_in_arguments_are_one_sentence(
     assert main(arguments) == 2
     said = capsys.readouterr().err
     assert re.search(message, said) and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_setting_of_a_command_is_a_known_flag(name: str):
+    names = {*load_command(name).fields}
+    if name == "pretrain":
+        names = {
+            *recipe_settings(),
+            *(key for kind in OBJECTIVES for key in settings_of(objective_class(kind).Settings)),
+        }
+    assert len(names) > 3 and not names - names_of_flags(settings_class(name))
 
 
 @pytest.fixture

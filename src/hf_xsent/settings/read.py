@@ -143,6 +143,14 @@ def split_arguments(
     return recipe, _assign(words, free, types) | flags
 
 
+def refuse_unknown_flags(arguments: Iterable[str], known: Collection[str]) -> None:
+    """Raise an error for the first flag whose name, before ``=`` and the first dot, is not known."""
+    for word in arguments:
+        flag = word.lstrip("-").partition("=")[0].replace("-", "_")
+        if _is_flag(word) and (name := flag.partition(".")[0]) not in known:
+            raise RecipeError(f"unknown flag --{flag}{suggestion(name, known)}")
+
+
 def is_recipe(word: Any, surplus: bool) -> bool:
     """Return whether an argument names a recipe: a YAML file, or a JSON file that no positional setting takes."""
     return isinstance(word, str | os.PathLike) and os.fspath(word).endswith(
