@@ -77,10 +77,12 @@ def test_training_stops_when_dev_has_not_got_better_for_so_long(
     assert trainer.state.best_model_checkpoint == str(tmp_path / "run" / f"checkpoint-{best}")
 
 
-def test_of_equal_measurements_the_later_is_the_best(start: Start) -> None:
+def test_of_equal_measurements_the_later_is_the_best(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     trainer = start([40.0, 50.0, 50.0, 45.0])
     trainer.train()
     assert (trainer.state.best_global_step, trainer.state.best_metric) == (3, 50.0)
+    assert any(text.startswith("the model of the best step, 3, is in ") for text in caplog.messages)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,9 @@ class SavingTrainer(HubTrainer):
             run.place_model()
             self.write_reports()
             run.finish(self.state.global_step, self.problem())
-            logger.info("the trained model is in %s", run.folder)
+            best = self.state.best_global_step if self.args.load_best_model_at_end else None
+            step = f"the best step, {best}," if best is not None else f"step {self.state.global_step}"
+            logger.info("the model of %s is in %s, for hf-xsent evaluate and hf-xsent export", step, run.folder)
         self.accelerator.wait_for_everyone()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
