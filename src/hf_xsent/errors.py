@@ -87,7 +87,7 @@ def import_extra(extra: str, purpose: str, *modules: str) -> Any:
     try:
         return [import_module(module) for module in modules][0]
     except ImportError as error:
-        raise MissingExtraError(f'{purpose} need an extra: pip install "hf-xsent[{extra}]"') from error
+        raise MissingExtraError(f'{purpose} needs an extra: pip install "hf-xsent[{extra}]"') from error
 
 
 def shortened(value: Any, longest: int = 100) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hf_xsent.errors import MissingExtraError, RecipeError, did_you_mean
+from hf_xsent.errors import RecipeError, did_you_mean, import_extra
 from hf_xsent.evaluation.document_alignment import Bead, document_alignment_scores
 from hf_xsent.evaluation.retrieval import accuracy_at_1
 from hf_xsent.evaluation.similarity import spearman
@@ -36,11 +36,9 @@ def load_metric(name: str, **options: Any) -> Any:
     """Load a metric by its name; ``options`` go to ``evaluate.Metric``."""
     if name not in METRICS:
         raise RecipeError(f"unknown metric {name!r}: use one of {', '.join(METRICS)}{did_you_mean(name, METRICS)}")
-    try:
-        import datasets
-        import evaluate
-    except ImportError as error:
-        raise MissingExtraError('this needs the library evaluate: pip install "hf-xsent[evaluate]"') from error
+    evaluate = import_extra("evaluate", "load_metric", "evaluate")
+    import datasets
+
     kind = METRICS[name]
 
     def feature(declared: Any) -> Any:

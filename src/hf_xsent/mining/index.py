@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hf_xsent.errors import DataError, MissingExtraError
+from hf_xsent.errors import DataError, import_extra
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.logs import Progress
 from hf_xsent.mining.neighbours import Vectors, check_vectors, exact_cosines, nearest_one_way, unit_vectors
@@ -110,11 +110,7 @@ class IndexJob:
 
 def import_faiss() -> Any:
     """Import faiss; raise an error with the command that installs it."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingExtraError('an index needs faiss: run pip install "hf-xsent[mining]"') from error
-    return faiss
+    return import_extra("mining", "an index", "faiss")
 
 
 @lru_cache(1)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from hf_xsent.compat import mark_initialized
-from hf_xsent.errors import MissingExtraError, RecipeError, did_you_mean
+from hf_xsent.errors import RecipeError, did_you_mean, import_extra
 
 
 def add_adapters(encoder: PreTrainedModel, rank: int, alpha: float, targets: Sequence[str] | None = None) -> None:
@@ -18,7 +17,7 @@ def add_adapters(encoder: PreTrainedModel, rank: int, alpha: float, targets: Seq
 
     A target is the end of a module's name, such as ``query``; None: all linear layers.
     """
-    peft = _peft()
+    peft = import_extra("lora", "lora_rank", "peft")
     config = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=_linear_layers(targets, encoder))
     peft.inject_adapter_in_model(config, encoder)
     for name, module in encoder.named_modules():
@@ -63,11 +62,3 @@ def _linear_layers(targets: Sequence[str] | None, encoder: PreTrainedModel) -> l
                 + did_you_mean(target, ends)
             )
     return list(targets or ends)
-
-
-def _peft() -> ModuleType:
-    try:
-        import peft
-    except ImportError as error:
-        raise MissingExtraError('lora_rank needs peft: run pip install "hf-xsent[lora]"') from error
-    return peft

@@ -60,7 +60,7 @@ def export_gguf(folder: str | Path, precision: str = "float16") -> Path:
     export_gguf("exported/mine", "q8_0")
     ```
     """
-    gguf = import_extra("gguf", "GGUF files", "gguf")
+    gguf = import_extra("gguf", "gguf", "gguf")
     folder = Path(folder)
     check_export(folder)
     settings, encoder = read_modules(str(folder)), load_encoder(str(folder))

@@ -85,7 +85,7 @@ def export_onnx(folder: str | Path) -> Path:
 
 def export_openvino(folder: str | Path) -> Path:
     """Write ``openvino/openvino_model.xml`` from ``onnx/model.onnx``, with float32 weights."""
-    openvino = import_extra("openvino", "OpenVINO files", "openvino")
+    openvino = import_extra("openvino", "openvino", "openvino")
     path = Path(folder) / OPENVINO
     create_folder(path.parent)
     openvino.save_model(openvino.convert_model(Path(folder) / ONNX), path, compress_to_fp16=False)
@@ -181,4 +181,4 @@ def _quiet() -> Iterator[None]:
 
 def load_onnxruntime() -> Any:
     """Return the module onnxruntime; raise an error if onnxruntime, onnx or onnxscript is missing."""
-    return import_extra("onnx", "ONNX files", "onnxruntime", "onnx", "onnxscript")
+    return import_extra("onnx", "onnx", "onnxruntime", "onnx", "onnxscript")

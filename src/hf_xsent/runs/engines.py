@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from hf_xsent.errors import HfXsentError, MissingExtraError, OutputError, RecipeError
+from hf_xsent.errors import HfXsentError, OutputError, RecipeError, import_extra
 from hf_xsent.logs import Progress
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.common import WorkSettings
@@ -103,10 +103,7 @@ class RayEngine:
                     bar.update()
 
     def _connect(self) -> Any:
-        try:
-            import ray
-        except ImportError as error:
-            raise MissingExtraError('--engine ray needs Ray: run pip install "hf-xsent[ray]"') from error
+        ray = import_extra("ray", "--engine ray", "ray")
         if not ray.is_initialized():
             try:
                 ray.init(address=self.address, log_to_driver=False)

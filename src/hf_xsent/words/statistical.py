@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from hf_xsent.data.words.links import Link, parse_links
 from hf_xsent.data.words.splitting import Words
-from hf_xsent.errors import MissingExtraError
+from hf_xsent.errors import import_extra
 
 _MAX_WORDS = 1000  # per sentence, the limit of eflomal
 
@@ -20,11 +19,7 @@ class StatisticalAligner:
     identity: tuple[()] = ()
 
     def __init__(self) -> None:
-        try:
-            import eflomal
-        except ImportError as error:
-            raise MissingExtraError('the statistical aligner needs eflomal: pip install "hf-xsent[align]"') from error
-        self._library: Any = eflomal
+        self._library = import_extra("align", "the statistical aligner", "eflomal")
 
     def align(self, sources: Sequence[Words], targets: Sequence[Words]) -> list[list[Link]]:
         """Return the links of each pair."""
