@@ -36,7 +36,7 @@ def load_metric(name: str, **options: Any) -> Any:
     """Load a metric by its name; ``options`` go to ``evaluate.Metric``."""
     if name not in METRICS:
         raise RecipeError(f"unknown metric {name!r}: use one of {', '.join(METRICS)}{did_you_mean(name, METRICS)}")
-    evaluate = import_extra("evaluate", "load_metric", "evaluate")
+    evaluate: Any = import_extra("evaluate", "load_metric", "evaluate")
     import datasets
 
     kind = METRICS[name]
