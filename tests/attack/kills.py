@@ -40,7 +40,7 @@ def commands(world: World) -> dict[str, list[str]]:
     model, source, target, pairs = (world / name for name in ("export", "source.txt", "target.txt", "de.tsv"))
     return {
         "pretrain": ["pretrain", world / "pretrain.yaml"],
-        "pretrain averages": ["pretrain", world / "averages.yaml"],
+        "pretrain contrast": ["pretrain", world / "contrast.yaml"],
         "pretrain dual-pivot": ["pretrain", world / "pivot.yaml"],
         "finetune": world.finetune(),
         "mine": ["mine", source, target, "--model", model, "-o", "mined.tsv", "--plot", "scores.svg"],

@@ -52,10 +52,10 @@ class World:
         tokenizer = make_wordpiece_tokenizer()
         bert_encoder(tokenizer, mlm=True).save_pretrained(self / "encoder")
         tokenizer.save_pretrained(self / "encoder")
-        averages = {"method": "ppa", "objectives": {"momentum_contrast": {"queue_size": 64}}, "ema_decay": 0.9}
+        contrast = {"method": "ppa", "objectives": {"momentum_contrast": {"queue_size": 64}}}
         pivot = {"objectives": {"triplet_ranking": {"margin": 0.5}}, "method": "dual-pivot"}
         short = {"max_steps": 2, "cache_dir": self / "cache", "output_dir": self / "trained"}
-        for name, changes in {"pretrain": {}, "averages": averages, "pivot": pivot, "short": short}.items():
+        for name, changes in {"pretrain": {}, "contrast": contrast, "pivot": pivot, "short": short}.items():
             self._write(f"{name}.yaml", json.dumps(self.recipe(**changes)))  # JSON is YAML
 
     def preparation(self) -> list[list[str]]:

@@ -96,7 +96,7 @@ def test_losses_and_gradients_equal_the_cpus(tiny_encoders: Path, pairs: Pairs) 
         {"fp16": True, "pairs_per_chunk": 2, "pooling": "cls"},
         {"bf16": True, "gradient_checkpointing": True},
         {"bf16": True, "compile_layers": True},
-        {"bf16": True, "ema_decay": 0.9, "dataloader_num_workers": 1},
+        {"bf16": True, "dataloader_num_workers": 1},
     ],
     ids=lambda flags: " ".join(flags),
 )

@@ -15,7 +15,7 @@ from hf_xsent.training.identity import identify_training
     ("changes", "differ"),
     [
         ({"logging_steps": 7, "save_total_limit": 5, "pairs_per_chunk": 2, "dataloader_num_workers": 1}, set()),
-        ({"ema_decay": 0.9}, {"ema_decay"}),
+        ({"share_of_start": 0.3}, {"share_of_start"}),
         ({"neftune_noise_alpha": 5.0, "ignore_data_skip": True}, {"neftune_noise_alpha", "ignore_data_skip"}),
         ({"gradient_accumulation_steps": 2}, {"batch of a step, over all processes"}),
         ({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}, set()),

@@ -88,6 +88,6 @@ def test_columns_by_language_and_configs_of_libraries_are_mappings() -> None:
 
 
 def test_none_in_python_is_null_and_a_path_is_text(tmp_path: Path) -> None:
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(BASE | {"ema_decay": 0.5}), "utf-8")
-    recipe = pretrain.read({"ema_decay": None, "cache_dir": tmp_path}, recipe=tmp_path / "recipe.yaml")
-    assert recipe.training.ema_decay is None and recipe.data.cache_dir == str(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(BASE | {"head_learning_rate": 0.5}), "utf-8")
+    recipe = pretrain.read({"head_learning_rate": None, "cache_dir": tmp_path}, recipe=tmp_path / "recipe.yaml")
+    assert recipe.training.head_learning_rate is None and recipe.data.cache_dir == str(tmp_path)

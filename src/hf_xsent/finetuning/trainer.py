@@ -113,9 +113,9 @@ class FineTuner(SavingTrainer):
         """Return what decides the fine-tuned weights."""
         return identify(self.args)
 
-    def before_training(self, checkpoint: str | None) -> None:
+    def before_training(self) -> None:
         """Write the recipe, and remove results of before."""
-        super().before_training(checkpoint)
+        super().before_training()
         if self.saves_run and self.args.should_save:
             folder = Path(str(self.args.output_dir))
             for name in (RESULTS, TABLE):

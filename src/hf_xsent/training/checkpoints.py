@@ -84,7 +84,7 @@ class SavingTrainer(HubTrainer):
         saves = self.saves_run and trial is None  # each trial of a search is another run
         with self._training(run, saves) as checkpoint:
             try:
-                self.before_training(None if checkpoint is None else str(checkpoint))
+                self.before_training()
                 self._resume(checkpoint)
                 output = super().train(None if checkpoint is None else str(checkpoint), trial, *args, **kwargs)
                 self.after_training()
@@ -102,7 +102,7 @@ class SavingTrainer(HubTrainer):
         """Raise an error: measurements are made by ``evaluate``."""
         raise RecipeError("predict does not work here: call evaluate for scores, or the model itself for its outputs")
 
-    def before_training(self, checkpoint: str | None) -> None:
+    def before_training(self) -> None:
         """Prepare the run, which starts or resumes; on a CPU, let steps reuse freed memory."""
         if self.args.device.type == "cpu":
             keep_freed_memory()

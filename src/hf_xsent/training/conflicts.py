@@ -46,13 +46,9 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "ZeRO-3 shards weights while the model is built, but the objectives' heads are copied from whole layers: use "
         "stage 2, trainer_scripts/deepspeed/zero2.json"
     ),
-    ("deepspeed", "bf16|fp16", "ema_decay"): (
-        "DeepSpeed stores the weights in half precision, which rounds the small updates of ema_decay to zero: use "
-        "torchrun without --deepspeed, or drop --{1}"
-    ),
     ("fsdp", "no GPU"): "FSDP needs a GPU: on CPUs drop --fsdp, torchrun uses DDP",
     ("fsdp", "FSDP 1"): "FSDP 1 flattens weights of different learning rates into one tensor: use version 2",
-    ("fsdp", "share_of_start|ema_decay"): "{1} averages full weights, which FSDP shards: drop it, or use DDP",
+    ("fsdp", "share_of_start"): "{1} averages full weights, which FSDP shards: drop it, or use DDP",
     ("fsdp", "pairs_per_chunk"): (
         "gradient caching calls the encoder directly, where FSDP does not gather the sharded weights: drop "
         "--pairs_per_chunk, or use DDP or trainer_scripts/deepspeed/zero2.json"
@@ -136,8 +132,8 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "weights in float16 cannot be trained: open the model with dtype=torch.float32, and compute in half precision "
         "by bf16 or fp16"
     ),
-    ("bfloat16 weights", "ema_decay|momentum encoder"): (
-        "{1} averages weights, and bfloat16 rounds its small updates to zero: open the model with "
+    ("bfloat16 weights", "momentum encoder"): (
+        "the momentum encoder averages weights, and bfloat16 rounds its small updates to zero: open the model with "
         "dtype=torch.float32, and compute in bfloat16 by bf16"
     ),
     ("head_learning_rate", "no heads"): (

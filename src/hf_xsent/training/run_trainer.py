@@ -42,9 +42,9 @@ class RunTrainer(SavingTrainer):
             identity |= {} if dataset is None else identify_pairs(dataset, name)
         return identity
 
-    def before_training(self, checkpoint: str | None) -> None:
+    def before_training(self) -> None:
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
-        super().before_training(checkpoint)
+        super().before_training()
         self.accelerator.unwrap_model(self.model).trained_in = None  # of an earlier training
         self.stated_settings = settings_of_run(self)
         if self.saves_run and self.args.should_save:

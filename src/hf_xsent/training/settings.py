@@ -226,13 +226,6 @@ class TrainingSettings(CommonTrainingSettings):
         at_least=1,
         results=False,
     )
-    ema_decay: float | None = setting(
-        None,
-        "After each step, averaged weights = d × averaged weights + (1 - d) × weights; this is d, such as 0.999. Dev "
-        "measurements and the saved model use the averaged weights.",
-        above=0,
-        below=1,
-    )
     ddp_broadcast_buffers: bool | None = setting(False, "All processes hold equal queues.", results=False, shown=False)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import nullcontext
 from copy import copy
 from functools import partial
 from typing import Any
@@ -26,7 +25,7 @@ from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTr
 from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.tensors.gathering import explaining_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
-from hf_xsent.training.averaging import MovingAverage, average_with_start, starting_weights
+from hf_xsent.training.averaging import average_with_start, starting_weights
 from hf_xsent.training.bad_batch import bad_step
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
 from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EarlyStopping, EndOfStep, StartOfEpoch
@@ -131,9 +130,6 @@ class AlignmentTrainer(RunTrainer):
         self.add_callback(DevBeforeTraining)
         self._start = starting_weights(model) if args.share_of_start else {}
         self._retention = None if args.retention is None else Retention(args.retention)
-        self._average = None if args.ema_decay is None else MovingAverage(args.ema_decay)
-        if self._average is not None:
-            self.add_callback(self._average)
         self._epochs = StartOfEpoch()
         self.add_callback(self._epochs)
         if args.early_stopping_patience is not None:
@@ -154,7 +150,7 @@ class AlignmentTrainer(RunTrainer):
         self._norms = GradientNorms(model) if args.log_gradient_norms else None
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
-        """Train, and save the model with its last, best or averaged weights, as the arguments choose.
+        """Train, and save the model with its last or best weights, as the arguments choose.
 
         The arguments are those of `SavingTrainer.train`, which says when a run is resumed or replaced.
         """
@@ -170,19 +166,15 @@ class AlignmentTrainer(RunTrainer):
         data = {"content of retention": self._retention.task.fingerprint} if self._retention and decides else {}
         return super().identity() | data
 
-    def before_training(self, checkpoint: str | None) -> None:
-        """Measure the start within languages, and find the averaged weights to continue from."""
-        super().before_training(checkpoint)
+    def before_training(self) -> None:
+        """Measure the start within languages."""
+        super().before_training()
         if self._retention is not None and math.isnan(self._retention.before):  # a checkpoint is not loaded yet
             self._retention.before = self._score_within_languages()
-        if self._average is not None:
-            self._average.checkpoint = checkpoint
 
     def after_training(self) -> None:
-        """Average weights and merge adapters, and measure what was averaged."""
+        """Average the weights with those of the start, merge adapters, and measure the result."""
         model = self.accelerator.unwrap_model(self.model)
-        if self._average is not None:
-            self._average.finish(model, self.state.best_model_checkpoint if self.args.load_best_model_at_end else None)
         share: Any = self.args.share_of_start
         if share == AUTO:
             dev = partial(self._measure_dev, self.eval_dataset)
@@ -208,12 +200,6 @@ class AlignmentTrainer(RunTrainer):
         embedder = SentenceEmbedder(self.accelerator.unwrap_model(self.model), self.tokenizer)
         with self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
             return self._retention.score(embedder)
-
-    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model; add the averaged weights to a checkpoint."""
-        super().save_model(output_dir, _internal_call)
-        if self._average is not None and self.saves_checkpoint and self.args.should_save:
-            self._average.save(str(output_dir))
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -271,8 +257,7 @@ class AlignmentTrainer(RunTrainer):
 
     def _measure_dev(self, dev: Any) -> dict[str, float]:
         model = self.accelerator.unwrap_model(self.model)
-        averaged = nullcontext() if self._average is None else self._average.in_place_of(model)
-        with averaged, self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
+        with self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
             results = retrieval_by_language(
                 self._dev_encoder(model),
                 {language: dev.pairs(language) for language in dev.languages},
