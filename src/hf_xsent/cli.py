@@ -7,8 +7,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -118,8 +117,7 @@ def _run(name: str, *arguments: str) -> None:
     command = load_command(name)
     settings = command.parse(arguments)
     configure_logging()
-    with _resumable(settings):
-        result = command(settings)
+    result = command(settings)
     for item in result if isinstance(result, list) else [result]:
         if item is not None and type(item).__str__ is not object.__str__:  # type: ignore[comparison-overlap]
             _show(item)
@@ -139,19 +137,6 @@ def names_of_flags(kind: Any) -> set[str]:
         for file in [arguments, *Path(__file__).with_name("objectives").glob("*.py")]:
             names.update(re.findall(r"^    (\w+): ", file.read_text(encoding="utf-8"), re.MULTILINE))
     return names
-
-
-@contextmanager
-def _resumable(settings: Any) -> Iterator[None]:
-    """On SIGTERM, name the work folder from which the same command resumes, if it has one."""
-    work = getattr(settings, "work_folder", None)
-    if work is None:
-        yield
-        return
-    from hf_xsent.runs.stopping import raising_on_sigterm
-
-    with raising_on_sigterm(f"finished work is in {work}, from which the same command continues"):
-        yield
 
 
 def program(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -57,24 +54,3 @@ def test_a_missing_ray_names_the_extra(
     files = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), "-o", str(tmp_path / "o.tsv")]
     assert main(["mine", *files, "--model", str(encoder_folders["bert"]), "--engine", "ray"]) == 2
     assert 'pip install "hf-xsent[ray]"' in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", ["mine", "align-words", "align-documents"])
-def test_sigterm_says_what_remains_and_how_to_continue(
-    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stop(*_: Any, **__: Any) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(10)
-
-    for target in ("mining.mine.open_encoder", "words.align.open_aligner", "documents.align_files.open_encoder"):
-        monkeypatch.setattr(f"hf_xsent.{target}", stop)
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("one\tein\n")
-    files = [str(tmp_path / "a.txt"), *([] if command == "align-words" else [str(tmp_path / "b.txt")])]
-    before = signal.getsignal(signal.SIGTERM)
-    assert main([command, *files, "--model", "x", "-o", str(tmp_path / "o.tsv")]) == 143
-    message = capsys.readouterr().err
-    assert message.startswith("hf-xsent: stopped by SIGTERM: finished ") and message.count("\n") == 1
-    assert f"{tmp_path / 'o.tsv.work'}, from which the same command continues" in message
-    assert signal.getsignal(signal.SIGTERM) is before

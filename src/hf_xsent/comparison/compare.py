@@ -21,7 +21,6 @@ from hf_xsent.evaluation.registry import load_task
 from hf_xsent.files import digest
 from hf_xsent.pages.tables import Table
 from hf_xsent.runs.claim import claim, try_claim
-from hf_xsent.runs.stopping import raising_on_sigterm
 from hf_xsent.settings.command import command
 from hf_xsent.settings.declare import settings_of, types_of
 from hf_xsent.training.recipe import build_recipe
@@ -55,13 +54,12 @@ def compare(study: Study) -> StudyResults | Table:
     results = compare("study.yaml", output="runs/study", budget={"steps": 50})
     ```
     """
-    with raising_on_sigterm("the same command resumes the study"):
-        runs = list_runs(study)
-        if study.dry_run:
-            rows = [[run.name, run.steps, "finished" if run.finished else "to do", run.folder.name] for run in runs]
-            return Table(["run", "steps", "state", "folder"], rows)
-        _run_all(study, runs)
-        results = _report(study, runs)
+    runs = list_runs(study)
+    if study.dry_run:
+        rows = [[run.name, run.steps, "finished" if run.finished else "to do", run.folder.name] for run in runs]
+        return Table(["run", "steps", "state", "folder"], rows)
+    _run_all(study, runs)
+    results = _report(study, runs)
     if failed := sum(run["state"] == "failed" for run in results["runs"]):
         raise TrainingError(
             f"{failed} of {len(runs)} runs failed: {study.output / 'report.md'} has the reasons; the same command "
