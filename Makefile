@@ -11,7 +11,7 @@ OPENERS := .venv-openers
 RUNTIMES := .venv-runtimes
 SITE := .venv-docs
 ONNX := .venv-onnx
-EXTRAS := dev,demo,mining,evaluate,mteb,lora,ray
+EXTRAS := dev,demo,mining,evaluate,lora,ray
 PIP := -m pip install --quiet --disable-pip-version-check
 # The pinned set needs Python 3.11 (transformers 5.23 and numpy 2.4 do); on 3.10 pip picks from pyproject's ranges.
 pinned = $(shell $(1) -c 'import sys; print("--constraint constraints.txt" * (sys.version_info >= (3, 11)))')

@@ -41,7 +41,7 @@ NOT_RUN = {  # reason: blocks that say so
     "hub": 1,
     "runtimes": 11,  # other programs; make test-runtimes runs all that can be installed
     "onnx": 2,  # an extra; tests/publishing/test_onnx.py runs them where it is installed
-    "mteb": 1,  # an extra; tests/evaluation/test_mteb_tasks.py
+    "mteb": 1,  # another library
 }
 STAND_INS = {
     "xlm-roberta-base": "encoder",

@@ -22,7 +22,7 @@ def preload() -> None:
     import hf_xsent
 
     for module in pkgutil.walk_packages(hf_xsent.__path__, "hf_xsent."):
-        if not module.name.endswith(("ray_engine", "mteb_tasks")) and ".metrics" not in module.name:
+        if not module.name.endswith("ray_engine") and ".metrics" not in module.name:
             importlib.import_module(module.name)
     for name in ("transformers.models.bert.modeling_bert", "sentence_transformers", "datasets", "pyarrow.dataset"):
         importlib.import_module(name)
