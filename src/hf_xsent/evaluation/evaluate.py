@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -136,7 +136,6 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
             for layer in ([embedder.view.layer] if layers is None else layers)
         ]
         described = describe(embedder, model)
-        earlier = _without_outdated(earlier, described)
         dims = [embedder.width] if settings.dims is None else settings.dims
         check_views(embedder, views, dims)
         vectors = SentenceVectors(embedder, views, (text for task in tasks for text in task.inputs()))
@@ -156,34 +155,10 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
 
 
 def _write_results(output: str, earlier: Sequence[Report], reports: Sequence[Report]) -> None:
-    """Write the JSON file of reports; new ones replace earlier ones of the same settings and data.
-
-    An earlier report of the same scores stays if it has a comparison, and the new one has none.
-    """
-    replaced = {report.subject for report in reports}
-    compared = {report.stamp: report for report in earlier if report.differences}
-    new = [report if report.differences else compared.get(report.stamp, report) for report in reports]
-    both = [*(report for report in earlier if report.subject not in replaced), *new]
-    write_json(output, {"runs": [asdict(report) for report in both]})
-
-
-def _without_outdated(reports: Sequence[Report], described: Mapping[str, Any]) -> list[Report]:
-    """Drop the reports, on any task, of a model of this name with other weights, and comparisons with these."""
-    model, fingerprint = described["model"], described["model_fingerprint"]
-    current = [
-        report
-        for report in reports
-        if report.settings.get("model") != model or report.settings.get("model_fingerprint") == fingerprint
-    ]
-    if dropped := len(reports) - len(current):
-        logger.warning("%s has changed since it was measured: %d earlier results are dropped", model, dropped)
-    outdated = {report.settings.get("model_fingerprint") for report in reports if report not in current}
-    return [
-        replace(report, compared_with="", compared_fingerprint="", differences={})
-        if report.compared_fingerprint in outdated
-        else report
-        for report in current
-    ]
+    """Write the JSON file of reports; a new one replaces the earlier one with its key."""
+    new = {report.key for report in reports}
+    kept = [report for report in earlier if report.key not in new]
+    write_json(output, {"runs": [asdict(report) for report in (*kept, *reports)]})
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:

@@ -57,9 +57,10 @@ class Report:
         return json.dumps({name: getattr(self, name) for name in names}, sort_keys=True)
 
     @property
-    def subject(self) -> str:
-        """Return a key of task, settings and data; a new report replaces the stored report with the same key."""
-        return json.dumps([self.task, self.settings, self.data_fingerprint], sort_keys=True)
+    def key(self) -> str:
+        """Return task, settings and data as JSON, without the model's weights: a model has one report for each key."""
+        settings = {name: value for name, value in self.settings.items() if name != "model_fingerprint"}
+        return json.dumps([self.task, settings, self.data_fingerprint], sort_keys=True)
 
     def rows(self) -> Iterator[tuple[str, str, Metrics]]:
         """Yield label, name and metrics of each language and group."""
