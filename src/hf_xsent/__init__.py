@@ -17,7 +17,6 @@ _PUBLIC = {  # the public names of each module; __init__.pyi names them for type
     "data.perturbing": "perturb",
     "documents.align_files": "align_document_files",
     "documents.alignment": "align_documents",
-    "evaluation.analyse": "analyse",
     "evaluation.evaluate": "evaluate",
     "evaluation.registry": "load_tasks",
     "finetuning.finetune": "finetune",

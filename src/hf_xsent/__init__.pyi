@@ -4,7 +4,6 @@ from hf_xsent.data.bitext import load_bitext as load_bitext
 from hf_xsent.data.perturbing import perturb as perturb
 from hf_xsent.documents.align_files import align_document_files as align_document_files
 from hf_xsent.documents.alignment import align_documents as align_documents
-from hf_xsent.evaluation.analyse import analyse as analyse
 from hf_xsent.evaluation.evaluate import evaluate as evaluate
 from hf_xsent.evaluation.registry import load_tasks as load_tasks
 from hf_xsent.finetuning.finetune import finetune as finetune

@@ -51,7 +51,6 @@ def commands(world: World) -> dict[str, list[str]]:
                             "-o", "aligned.tsv", "--languages", "de", "en"],
         "export": ["export", world / "trained", "--output", "export", "--overwrite"],
         "evaluate": ["evaluate", model, "--tasks", f"tatoeba={world / 'tatoeba'}", "--output", "results.json"],
-        "analyse": ["analyse", model, "--tatoeba", world / "tatoeba", "--languages", "de", "--output", "out"],
         "trim-vocab": ["trim-vocab", world / "encoder", "--output", "trimmed", "--data", f"de={pairs}",
                        "--cache_dir", "cache", "--overwrite"],
     }  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,13 +11,11 @@ from hypothesis import strategies as st
 from hf_xsent.pages.charts import (
     WIDTH,
     Mark,
-    WordMap,
     bar_chart,
     curve_chart,
     histogram,
     point_chart,
     standalone,
-    word_maps,
 )
 
 VALUES = st.floats(-1e6, 1e6, allow_nan=False)
@@ -55,29 +52,6 @@ def test_names_of_points_that_lie_together_do_not_lie_on_each_other():
     )
 
 
-def test_labels_in_a_map_of_words_do_not_overlap_and_every_point_names_its_text() -> None:
-    rng = np.random.default_rng(0)
-    texts = [f"word{number}" for number in range(120)]
-    groups = [f"language {number % 14}" for number in range(120)]
-    svg = ElementTree.fromstring(
-        word_maps("words", [WordMap("a title", rng.standard_normal((120, 2)), texts, groups)] * 2)
-    )
-    width = float(svg.get("viewBox").split()[2])
-    legend, maps = svg.findall("g[@class]/text"), [part for part in svg.findall("g") if part.get("transform")]
-    assert len(legend) == 14 and len({(text.get("x"), text.get("y")) for text in legend}) == 14
-    assert all(float(text.get("x")) + 50 < width for text in legend) and len(maps) == 2
-    for drawn in maps:
-        points = drawn.findall("g")
-        assert [point.find("circle/title").text for point in points] == texts
-        labels = [label for point in points if (label := point.find("text")) is not None]
-        boxes = [(float(label.get("x")), float(label.get("y")), 4 * len(label.text)) for label in labels]
-        assert 30 < len(boxes) < 120
-        for number, (x, y, wide) in enumerate(boxes):
-            assert y > 20 and x > 0 and x + wide < 360
-            for x2, y2, wide2 in boxes[:number]:
-                assert abs(y - y2) >= 8.9 or x + wide <= x2 or x2 + wide2 <= x
-
-
 def test_no_points_are_an_empty_chart():
     ElementTree.fromstring(point_chart("t", [], "minutes"))
     ElementTree.fromstring(curve_chart("t", {}, "step"))
@@ -96,7 +70,6 @@ def test_a_histogram_is_a_file_in_itself():
 def test_names_with_control_characters_give_well_formed_charts():
     name = "a\x00\x1b[31m\ud800\ufffe<b>&\tc"
     charts = [
-        word_maps(name, [WordMap(name, np.zeros((1, 2)), [name], [name])]),
         bar_chart(name, {name: [1.0]}, [name]),
         curve_chart(name, {name: (0, [(0.0, 1.0), (1.0, 2.0)])}, name, named=True),
         point_chart(name, [Mark(1.0, 2.0, 0, name)], name),

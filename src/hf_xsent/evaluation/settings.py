@@ -1,4 +1,4 @@
-"""Declare the settings of ``evaluate`` and ``analyse``, without importing torch."""
+"""Declare the settings of ``evaluate``, without importing torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from hf_xsent.errors import RecipeError
 from hf_xsent.settings.common import EncodingSettings
 from hf_xsent.settings.declare import setting
 
@@ -101,47 +100,3 @@ class TaskSettings:
         "pairs, xsim: the language of the target sentences. (default: en; in studies pairs has that of the recipes)",
     )
     choose: str | None = setting(None, "Word alignment: the measured set on which the layer is chosen; required.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnalyseSettings:
-    """Plot the words of several languages by a model's hidden states, before and after training.
-
-    hf-xsent analyse runs/mine --before xlm-roberta-base --tatoeba data/tatoeba --languages de zh sw --output words.svg
-    hf-xsent analyse runs/wacse --before runs/tr --layer 0 --words 60 --tatoeba data/tatoeba --languages de -o words.svg
-    """
-
-    model: str = setting(None, "Analyse this model: a folder or a Hub id.", positional=True, required=True)
-    tatoeba: str = setting(
-        None,
-        "Plot words of Tatoeba: a folder of tatoeba.xxx-eng.* files, or a Hub id.",
-        required=True,
-        metavar="FOLDER",
-    )
-    languages: list[str] = setting(None, "Plot words of these languages (de or deu).", required=True, metavar="CODE")
-    output: str = setting(
-        None, "Write the picture to this SVG file.", required=True, metavar="FILE", aliases=("o",), local=True
-    )
-    before: str | None = setting(None, "Compare with this model, such as the run's starting encoder.", metavar="MODEL")
-    plot_pairs: int = setting(4, "Plot the words of N pairs per language.", at_least=1)
-    words: int | None = setting(
-        None,
-        "Plot N words per language, sampled by frequency and encoded alone, instead of those of pairs.",
-        at_least=1,
-    )
-    data: list[str] | None = setting(
-        None,
-        "Sample words from this bitext, in the format of pretrain --data. (default: all pairs of Tatoeba)",
-        named=True,
-        metavar="CODE=FILE",
-    )
-    word_pieces: bool = setting(False, "Plot word pieces instead of words.")
-    layer: int | None = setting(None, "Use the hidden states of this layer. (default: the last)", at_least=0)
-    device: str | None = setting(
-        None, "Compute on this torch device. (default: a GPU if available, else the CPU)", local=True
-    )
-
-    def __post_init__(self) -> None:
-        """Check the settings that need each other."""
-        if self.data and self.words is None:
-            raise RecipeError("--data is for --words, which samples words from it: give --words N, or drop --data")

@@ -1,20 +1,17 @@
-"""Draw charts as SVG text: grouped bars, curves, points, histograms and maps of words, one colour per series."""
+"""Draw charts as SVG text: grouped bars, curves, points and histograms, one colour per series."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape as escape_html
 from importlib.resources import files
 
-import numpy as np
-
 WIDTH = 480  # SVG units: small enough that text stays readable on a phone
 _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 260, 52, 14, 14, 40
 _LABELS, _VALUES = 128, 40  # widths left and right of bars
-_MAP, _EDGE, _TITLE, _KEY = 360, 24, 20, 64  # of a map: side, margin, height of its title, width of a legend's name
 _LETTER, _LINE = 7.6, 13  # approximate width and height on a phone
 
 SERIES = 8  # colours
@@ -113,86 +110,32 @@ def point_chart(title: str, marks: Sequence[Mark], across: str) -> str:
 def _name(x: float, y: float, name: str, taken: list[Box]) -> str:
     """Write a name beside its point, or increasingly far above and below it, where nothing is ``taken`` yet."""
     width = _LETTER * len(name)
-    places = (
-        (left, y - 7 + down)
+    boxes = (
+        (left, y - 7 + down, left + width, y - 7 + down + _LINE)
         for away in range(0, _HEIGHT, 5)
         for down in (away, -away)
         for left in (x + 9, x - 9 - width, x - width / 2)
     )
-    inside = (_LEFT, 0, WIDTH, math.inf)
-    left, top, right, bottom = _free_box(places, width, _LINE, inside, taken) or (x + 9, y, x + 9 + width, y + _LINE)
+    left, top, right, bottom = next(
+        (box for box in boxes if box[0] > _LEFT and box[1] > 0 and box[2] < WIDTH and _is_free(box, taken)),
+        (x + 9, y, x + 9 + width, y + _LINE),
+    )
     taken.append((left, top, right, bottom))
     return f'<text class="name" x="{left:.1f}" y="{top + 10:.1f}">{escape(name)}</text>'
 
 
-def _free_box(
-    places: Iterable[tuple[float, float]], width: float, height: float, inside: Box, taken: Sequence[Box]
-) -> Box | None:
-    """Return the box at the first of these places that lies inside and covers no other box; None if there is none."""
-    for left, top in places:
-        right, bottom = left + width, top + height
-        if left <= inside[0] or top <= inside[1] or right >= inside[2] or bottom >= inside[3]:
-            continue
-        if all(left >= other[2] or other[0] >= right or top >= other[3] or other[1] >= bottom for other in taken):
-            return left, top, right, bottom
-    return None
+def _is_free(box: Box, taken: Sequence[Box]) -> bool:
+    """Return whether a box covers no other."""
+    left, top, right, bottom = box
+    return all(left >= other[2] or other[0] >= right or top >= other[3] or other[1] >= bottom for other in taken)
 
 
-@dataclass(frozen=True)
-class WordMap:
-    """N points, each with its text and its group."""
-
-    title: str
-    points: np.ndarray  # N × 2
-    texts: Sequence[str]
-    groups: Sequence[str]
-
-
-def word_maps(title: str, maps: Sequence[WordMap]) -> str:
-    """Draw maps in two columns, one colour per group, each point labelled unless the label would overlap."""
-    names = list(dict.fromkeys(group for drawn in maps for group in drawn.groups))
-    columns = min(2, len(maps))
-    in_a_row = (columns * _MAP - _EDGE) // _KEY
-    head = 18 * -(-len(names) // in_a_row) + 14
-    parts = _key(names, _EDGE, _KEY, in_a_row, 20)
-    for number, drawn in enumerate(maps):
-        row, column = divmod(number, columns)
-        inside = "".join(_map(drawn, names))
-        parts.append(f'<g transform="translate({column * _MAP} {head + row * _MAP})">{inside}</g>')
-    return _svg(title, -(-len(maps) // columns) * _MAP + head, parts, columns * _MAP)
-
-
-def _key(names: Sequence[str], left: int, width: int, in_a_row: int = SERIES, top: int = 12) -> list[str]:
-    """Draw the legend of the series, in rows."""
+def _key(names: Sequence[str], left: int, width: int) -> list[str]:
+    """Draw the legend of the series."""
     return [
-        f'<g class="word s{number % SERIES}"><text x="{left + width * (number % in_a_row)}" '
-        f'y="{18 * (number // in_a_row) + top}">● {escape(name)}</text></g>'
+        f'<g class="word s{number % SERIES}"><text x="{left + width * number}" y="12">● {escape(name)}</text></g>'
         for number, name in enumerate(names)
     ]
-
-
-def _map(drawn: WordMap, names: Sequence[str], font: int = 8, radius: float = 2.5) -> Iterator[str]:
-    """Draw the frame, the title and the points of one map."""
-    low, high = drawn.points.min(0), drawn.points.max(0)
-    places = _EDGE + (drawn.points - low) / np.maximum(high - low, 1e-9) * (_MAP - 2 * _EDGE)
-    places[:, 1] = _MAP - places[:, 1] * (1 - _TITLE / _MAP)
-    taken: list[Box] = [(x - radius, y - radius, x + radius, y + radius) for x, y in places.tolist()]
-    yield f'<path class="grid" fill="none" d="M4 4h{_MAP - 8}v{_MAP - 8}h{8 - _MAP}z"/>'
-    yield f'<text x="{_MAP / 2}" y="16" text-anchor="middle">{escape(drawn.title)}</text>'
-    for (x, y), text, group in zip(places.tolist(), drawn.texts, drawn.groups, strict=True):
-        # letters of East Asian scripts are as wide as the font is high
-        width = sum(font if character >= "\u1100" else 0.62 * font for character in text)
-        beside = (
-            (left, top)
-            for left in (x + radius + 1, x - radius - 1 - width, x - width / 2)
-            for top in (y - (font + 1) / 2, y - font - 1 - radius, y + radius)
-        )
-        label, box = "", _free_box(beside, width, font + 1, (4, _TITLE, _MAP - 4, _MAP - 4), taken)
-        if box is not None:
-            taken.append(box)
-            label = f'<text font-size="{font}" x="{box[0]:.1f}" y="{box[3] - 2:.1f}">{escape(text)}</text>'
-        circle = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(text)}</title></circle>'
-        yield f'<g class="word s{names.index(group) % SERIES}">{circle}{label}</g>'
 
 
 def histogram(title: str, counts: Sequence[int], edges: Sequence[float], threshold: float | None = None) -> str:
@@ -277,7 +220,7 @@ def standalone(svg: str) -> str:
     return f"{head.replace('<svg ', SVG, 1)}\n{ground}\n{rest}\n"
 
 
-def _svg(title: str, height: int, parts: Sequence[str], width: int = WIDTH) -> str:
+def _svg(title: str, height: int, parts: Sequence[str]) -> str:
     return "\n".join(
-        [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">', *parts, "</svg>"]
+        [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">', *parts, "</svg>"]
     )
