@@ -109,7 +109,7 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     done = all([mallopt(_M_MMAP_MAX, 0), mallopt(_M_TRIM_THRESHOLD, 2**31 - 1), mallopt(_M_TOP_PAD, 64 << 20)])
-    logger.info("malloc %s", "reuses freed memory" if done else "returns freed memory at each step: mallopt failed")
+    logger.debug("malloc %s", "reuses freed memory" if done else "returns freed memory at each step: mallopt failed")
     return done
 
 

@@ -87,7 +87,8 @@ def import_extra(extra: str, purpose: str, *modules: str) -> Any:
     try:
         return [import_module(module) for module in modules][0]
     except ImportError as error:
-        raise MissingExtraError(f'{purpose} needs an extra: pip install "hf-xsent[{extra}]"') from error
+        install = f'pip install "hf-xsent[{extra}]", in a clone ".[{extra}]"'
+        raise MissingExtraError(f"{purpose} needs an extra: {install}") from error
 
 
 def shortened(value: Any, longest: int = 100) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,6 +84,19 @@ def test_the_default_prompt_precedes_each_sentence(
     prompt = "the dog: " if settings.get("default_prompt_name") else ""
     embedder = SentenceEmbedder.from_pretrained(str(folder), device="cpu")
     np.testing.assert_allclose(vectors, embedder.encode([prompt + one for one in sentences], prompt=""), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("extra", "flags"),
+    [("onnx", ["--onnx", "float32"]), ("onnx", ["--openvino", "true"]), ("gguf", ["--gguf", "float16"])],
+)
+def test_a_missing_extra_is_named_before_the_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], extra: str, flags: list[str]
+) -> None:
+    for name in ("onnxruntime", "openvino", "gguf"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main(["export", str(tmp_path / "no-model"), "--output", str(tmp_path / "out"), *flags]) == 2
+    assert f'pip install "hf-xsent[{extra}]"' in capsys.readouterr().err
 
 
 @needs_onnx

@@ -340,9 +340,10 @@ def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", logger="hf_xsent"):
-        run.start("--dry_run", "true", max_steps=1000, push_to_hub=True)
+        run.start("--dry_run", "true", max_steps=1000, eval_steps=0.25, push_to_hub=True)
     assert not run.out.exists()
-    message = caplog.messages[-1]
+    message, of_dev = caplog.messages[-2:]
+    assert of_dev.startswith("5 measurements of the dev pairs")
     assert message.startswith("1,000 steps of ")
     assert re.search("pairs/s: about .* minutes?; peak memory", message)
 

@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase, Trainer
 
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
-from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.errors import ModelError, OutputError, import_extra
 from hf_xsent.evaluation.retrieval import retrieval_by_language
 from hf_xsent.files import check_can_create, write_json, write_text, writing
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
@@ -28,7 +28,7 @@ from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_
 from hf_xsent.publishing.gguf import export_gguf
 from hf_xsent.publishing.language_subspace import language_free_map, read_texts
 from hf_xsent.publishing.model_card import CardFacts, facts_of_mean, render_card
-from hf_xsent.publishing.onnx import export_onnx, export_openvino, quantize_onnx
+from hf_xsent.publishing.onnx import export_onnx, export_openvino, load_onnxruntime, quantize_onnx
 from hf_xsent.publishing.settings import ExportSettings
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.settings.command import command
@@ -61,6 +61,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
             raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
         check_export(folder)
     check_can_create(folder)
+    _import_extras(settings)
     embedder = _embedder(model, settings.tokenizer, settings.dim)
     if settings.average:
         if not isinstance(model, str | Path):
@@ -95,6 +96,15 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         write_text(part / "README.md", f"{card}\n")
     logger.info('exported to %s: open it with SentenceTransformer("%s")', folder, folder)
     return folder
+
+
+def _import_extras(settings: ExportSettings) -> None:
+    """Import what the files besides the model need, before the model is loaded."""
+    if settings.onnx is not None or settings.openvino:
+        load_onnxruntime()
+    for extra in ("openvino", "gguf"):
+        if getattr(settings, extra):
+            import_extra(extra, extra, extra)
 
 
 @contextmanager

@@ -71,6 +71,14 @@ def count_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
     return arguments.max_steps if arguments.max_steps > 0 else epochs_in_steps
 
 
+def count_measurements(arguments: AlignmentTrainingArguments, steps: int) -> int:
+    """Return how often a run of so many steps measures its dev pairs."""
+    if arguments.eval_strategy != IntervalStrategy.STEPS:
+        return 0
+    every = arguments.eval_steps or 1
+    return int(arguments.eval_on_start) + int(steps // (every if every >= 1 else math.ceil(every * steps)))
+
+
 def forecast(arguments: AlignmentTrainingArguments, steps: int, seconds: Sequence[float]) -> str:
     """Describe the estimated cost of the full run, from the seconds of the steps of a dry run."""
     step = statistics.median(seconds[1:] or seconds)

@@ -18,7 +18,7 @@ from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.settings.command import command
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.dual_pivot.features import FeatureCache
-from hf_xsent.training.measuring import StepTimes, count_steps, forecast, readable_time, short_run
+from hf_xsent.training.measuring import StepTimes, count_measurements, count_steps, forecast, readable_time, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings, recipe_types
 from hf_xsent.training.teacher import Teachers
@@ -58,7 +58,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     set_seed(training.seed)
     model = METHODS[recipe.start.method][1].from_backbone(plan.encoder, config=recipe.config)
     if recipe.run.dry_run:
-        return dry_run(recipe, model, train, **parts)
+        return dry_run(recipe, model, train, dev is not None, **parts)
     trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
     trainer.run, trainer.saves_run, trainer.stated_settings = plan.run, True, recipe.to_dict()
     finished = plan.run.finished_at(trainer.identity())
@@ -81,11 +81,16 @@ def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts:
 
 
 def dry_run(
-    recipe: Recipe, model: SentenceEncoderForPreTraining, train: Bitext | PivotBitext | TextSides, **parts: Any
+    recipe: Recipe,
+    model: SentenceEncoderForPreTraining,
+    train: Bitext | PivotBitext | TextSides,
+    has_dev: bool,
+    **parts: Any,
 ) -> AlignmentTrainer:
     """Run a few steps without saving, and log the estimated time and memory of the full run."""
     training, times = recipe.training, StepTimes()
     steps = count_steps(training, len(train))
+    measurements = count_measurements(training, steps) if has_dev else 0
     encodes_first = model.config.caches_features and recipe.data.features != "none"
     rows: Any = train
     if encodes_first and not isinstance(train, PivotBitext):
@@ -98,4 +103,6 @@ def dry_run(
             logger.info("encoding features of all sentences, once: about %s", readable_time(seconds))
         trainer.train()
     logger.info("%s", forecast(training, steps, times.seconds))
+    if measurements:
+        logger.info("%d measurements of the dev pairs come on top: --eval_steps makes them fewer", measurements)
     return trainer

@@ -81,6 +81,8 @@ def _training_sentences(trainer: Any) -> list[str]:
     logs = {log["step"]: log for log in state.log_history if "eval_accuracy" in log}
     is_best = args.load_best_model_at_end and not args.share_of_start and not trainer.saves_checkpoint
     step = state.best_global_step if is_best else max(logs, default=0)
+    if is_best and step != state.global_step:
+        sentences.append(f"The weights are those of step {step:,}, the best on the dev pairs.")
     for name, what in (
         ("eval_accuracy", "Accuracy@1 on dev pairs"),
         ("eval_beside", "Beside the query's language, it"),

@@ -62,7 +62,8 @@ def _read(source: Path) -> dict[str, list[str]]:
         try:
             find_language(name)
         except DataError as error:
-            raise DataError(f"{source}: {error}") from error
+            first = "" if source.is_dir() else " (the first line of the file names a language per column)"
+            raise DataError(f"{source}: {error}{first}") from error
     return texts
 
 
