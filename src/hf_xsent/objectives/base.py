@@ -135,9 +135,6 @@ class Objective(nn.Module):
     def end_step(self, encoder: nn.Module) -> None:
         """Update state once after each optimizer step."""
 
-    def discard_batch(self) -> None:
-        """Discard the state that the last forward pass collected for ``end_step``, because no step follows it."""
-
 
 class SentenceObjective(Objective, ABC):
     """A loss over the sentence embeddings of the whole batch."""

@@ -165,11 +165,6 @@ class MomentumContrast(SentenceObjective):
             self._waiting.clear()
             self._enqueue(*(torch.cat(batches) for batches in zip(*gathered, strict=True)))
 
-    def discard_batch(self) -> None:
-        """Discard the keys of the last forward pass."""
-        if self.training:
-            self._waiting.pop()
-
     def _enqueue(self, keys: Tensor, identities: Tensor) -> None:
         """Write keys from the pointer on, wrapping around the end of the queue."""
         size = len(self.queue)

@@ -78,8 +78,7 @@ class CheckedArguments(TrainingArguments):
             self.eval_steps = self.eval_steps or self.save_steps
         super().__post_init__()
         _check_same_precision(self)
-        facts = {"several GPUs in one process": self.n_gpu > 1, "several processes": self.world_size > 1}
-        refuse_conflicts(facts_of_arguments(self) | {name for name, holds in facts.items() if holds})
+        refuse_conflicts(facts_of_arguments(self) | ({"several GPUs in one process"} if self.n_gpu > 1 else set()))
         for name, value in stated.items():
             setattr(self, name, value)
         if self.device.type == "cpu":

@@ -73,13 +73,6 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ("compile_layers", "gradient_checkpointing|activation_checkpointing"): (
         "compile_layers has no effect with activation checkpointing: drop one of the two"
     ),
-    ("log_gradient_norms", "pairs_per_chunk|deepspeed|fsdp|gradient_accumulation_steps"): (
-        "log_gradient_norms needs the gradient of the whole batch in one place, which {1} splits: drop one of the two"
-    ),
-    ("log_gradient_norms", "several processes"): "log_gradient_norms works in one process: start one, or drop it",
-    ("log_gradient_norms", "no logging steps"): (
-        "log_gradient_norms measures at logging steps: set logging_strategy to steps"
-    ),
     # Dev pairs
     (
         "automatic share",
@@ -179,7 +172,6 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "no C++ compiler": shutil.which(os.environ.get("CXX", "g++")) is None,
         "ZeRO-3": int(stage) == 3,
         "FSDP 1": str(_read_config(arguments.fsdp_config).get("version", 2)) == "1",
-        "no logging steps": arguments.logging_strategy != IntervalStrategy.STEPS,
         "no measurements": arguments.eval_strategy == IntervalStrategy.NO,
         "automatic share": getattr(arguments, "share_of_start", 0) == AUTO,
         "no retention": getattr(arguments, "retention", None) is None,

@@ -189,12 +189,6 @@ class TrainingSettings(CommonTrainingSettings):
     early_stopping_patience: int | None = setting(
         None, "Stop after N consecutive dev measurements without a new best; without it, never stop early.", at_least=1
     )
-    log_gradient_norms: bool = setting(
-        False,
-        "At each logging step, also log the norm of each unweighted objective's gradient over the encoder's weights; "
-        "such a step costs up to twice as much. In one process, without pairs_per_chunk and accumulation.",
-        results=False,
-    )
     compile_layers: bool = setting(
         False,
         "Compile the encoder's layers with torch.compile, once for all sentence lengths; for GPUs.",

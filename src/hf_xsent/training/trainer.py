@@ -31,7 +31,6 @@ from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, 
 from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
-from hf_xsent.training.gradient_norms import GradientNorms
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.retention import Retention, choose_share
 from hf_xsent.training.run_trainer import RunTrainer
@@ -147,7 +146,6 @@ class AlignmentTrainer(RunTrainer):
         self.add_callback(self._cost)
         self._batch: Mapping[str, Any] = {}
         self._trains_critic = config.needs.critic
-        self._norms = GradientNorms(model) if args.log_gradient_norms else None
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """Train, and save the model with its last or best weights, as the arguments choose.
@@ -210,8 +208,6 @@ class AlignmentTrainer(RunTrainer):
         if self._trains_critic:
             with self.accelerator.autocast():
                 inputs = self.accelerator.unwrap_model(model).train_critics(inputs, self.args.learning_rate)
-        if self._norms is not None:
-            self._norms.measure_if_logged(self, model, inputs)
         chunk = self.args.pairs_per_chunk
         if chunk is not None and chunk < self.args.train_batch_size:  # batch size per process, equal in all processes
             outputs: Any = cached_loss(self, model, inputs, chunk)
@@ -232,7 +228,6 @@ class AlignmentTrainer(RunTrainer):
         if "loss" in logs and self._batches:
             for name, total in self._sums.items():
                 logs[f"loss_{name}"] = self.accelerator.gather(total / self._batches).mean().item()
-            logs |= {} if self._norms is None else self._norms.take()
             logs["pairs_per_second"] = self._pairs * self.args.world_size / self._cost.lap()
             self._sums.clear()
             self._batches = self._pairs = 0
