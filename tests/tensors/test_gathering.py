@@ -13,9 +13,7 @@ import torch.distributed as dist
 from processes import answers_of, start
 from torch import Tensor
 
-from hf_xsent.errors import TrainingError
 from hf_xsent.tensors.gathering import (
-    explaining_lost_processes,
     gather_rows,
     mean_over_processes,
     process_count,
@@ -60,32 +58,22 @@ def test_a_mean_over_no_rows_stays_finite(count: int, mean: float) -> None:
 
 
 def _lose(rank: int, folder: str, ends: bool) -> None:
-    """Leave rank 1 out of a collective operation; the others write what they are told."""
-    seconds = 2
+    """Leave rank 1 out of a collective operation; the others write a file if torch raises an error."""
     meeting = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": 3}
-    dist.init_process_group("gloo", timeout=timedelta(seconds=seconds), **meeting)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=2), **meeting)
     dist.barrier()
     if rank == 1:
         while not ends and len(list(Path(folder).glob("*.txt"))) < 2:
             time.sleep(0.1)
         os._exit(0)
     try:
-        with explaining_lost_processes(seconds):
-            gather_rows(torch.ones(2, 2))
-    except TrainingError as error:
-        (Path(folder) / f"{rank}.txt").write_text(str(error))
+        gather_rows(torch.ones(2, 2))
+    except RuntimeError:
+        (Path(folder) / f"{rank}.txt").touch()
     os._exit(0)
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_an_error_says_that_a_process_is_lost(tmp_path: Path, ends: bool) -> None:
+def test_no_process_waits_for_a_lost_one(tmp_path: Path, ends: bool) -> None:
     start(3, _lose, str(tmp_path), ends)
-    for rank in (0, 2):
-        said = (tmp_path / f"{rank}.txt").read_text()
-        assert said.startswith(f"rank {rank} of 3: another rank ended, or joined no"), said
-        assert "2 seconds (ddp_timeout)" in said and "resume" in said
-
-
-def test_errors_of_one_process_pass_unchanged() -> None:
-    with pytest.raises(RuntimeError, match="gloo"), explaining_lost_processes(1):
-        raise RuntimeError("gloo: closed by peer")
+    assert sorted(path.name for path in tmp_path.glob("*.txt")) == ["0.txt", "2.txt"]

@@ -6,15 +6,11 @@ of the mean of the processes' losses, each over its own rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-from hf_xsent.errors import TrainingError
 
 
 def process_count() -> int:
@@ -80,26 +76,3 @@ def mean_over_processes(total: Tensor, count: Tensor) -> Tensor:
 def mean_over_rows(total: Tensor, rows: Tensor) -> Tensor:
     """Apply ``mean_over_processes`` to a total over this process's rows; the count is the number of rows of all."""
     return mean_over_processes(total, sum_over_processes(torch.tensor(len(rows), device=rows.device)))
-
-
-@contextmanager
-def explaining_lost_processes(seconds: float) -> Iterator[None]:
-    """Raise one sentence if a collective operation fails because a process is lost; ``seconds`` is its time limit.
-
-    NCCL does not raise errors: its watchdog logs the rank and ends the process.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if process_count() == 1 or not _is_collective(error):
-            raise
-        raise TrainingError(
-            f"rank {dist.get_rank()} of {process_count()}: another rank ended, or joined no collective operation "
-            f"within {seconds:g} seconds (ddp_timeout): find its error in the log, then continue with --resume"
-        ) from error
-
-
-def _is_collective(error: RuntimeError) -> bool:
-    """Return whether an error is that of torch.distributed; gloo raises plain RuntimeErrors."""
-    text = str(error)
-    return isinstance(error, dist.DistError) or "gloo" in text or "closed by peer" in text

@@ -23,7 +23,6 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.models.text_encoder import SupportsEncode
-from hf_xsent.tensors.gathering import explaining_lost_processes
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
 from hf_xsent.training.averaging import average_with_start, starting_weights
 from hf_xsent.training.bad_batch import bad_step
@@ -155,7 +154,7 @@ class AlignmentTrainer(RunTrainer):
         if self.train_dataset is None:
             raise DataError("no pairs to train on: pass them as train_dataset")
         # With cached features, a step is so small that one thread is fastest.
-        with explaining_lost_processes(self.args.ddp_timeout), threads(None if self.features is None else 1):
+        with threads(None if self.features is None else 1):
             return super().train(*args, **kwargs)
 
     def identity(self) -> dict[str, Any]:
