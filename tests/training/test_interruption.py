@@ -189,13 +189,10 @@ def test_a_full_disk_costs_no_checkpoint_that_was_whole(run: Run) -> None:
     assert (run.out / "model.safetensors").is_file()
 
 
-def test_a_nan_loss_names_step_and_sentences(run: Run) -> None:
-    with pytest.raises(TrainingError, match=r"step \d: loss is NaN or infinite .*4 pairs.*weights are NaN"):
+def test_a_nan_loss_names_step_losses_and_weights(run: Run) -> None:
+    reason = r"step \d: loss is NaN or infinite \(translation_ranking \w+\); weights are NaN or infinite, \w+\."
+    with pytest.raises(TrainingError, match=reason):
         run.start(learning_rate="1e38", max_grad_norm=0, eval_strategy="no", warmup_steps=0)
-    kept = (run.out / "bad_batch.jsonl").read_text().splitlines()
-    assert len(kept) == 4
-    assert '"target"' in kept[0]
-    assert any(letter in "".join(kept) for letter in "üéäèà")  # readable as it stands
 
 
 def test_a_final_model_that_cannot_be_written_leaves_nothing_half_written(run: Run) -> None:

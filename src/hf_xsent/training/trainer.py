@@ -17,7 +17,7 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
-from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import check_tokenizer
@@ -25,7 +25,6 @@ from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTr
 from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
 from hf_xsent.training.averaging import average_with_start, starting_weights
-from hf_xsent.training.bad_batch import bad_step
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
 from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.conflicts import AUTO
@@ -143,7 +142,6 @@ class AlignmentTrainer(RunTrainer):
         self._threads = torch.get_num_threads()
         self._cost = CostCounter()
         self.add_callback(self._cost)
-        self._batch: Mapping[str, Any] = {}
         self._trains_critic = config.needs.critic
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
@@ -212,10 +210,9 @@ class AlignmentTrainer(RunTrainer):
             outputs: Any = cached_loss(self, model, inputs, chunk)
         else:
             outputs = model(**inputs)
-        self._batch = inputs
         if not outputs.loss.isfinite():
             each = ", ".join(f"{name} {loss.item():g}" for name, loss in outputs.losses.items())
-            raise bad_step(self, f"loss is NaN or infinite ({each})", inputs)
+            raise self._not_finite(f"loss is NaN or infinite ({each})")
         for name, loss in outputs.losses.items():
             self._sums[name] += loss
         self._batches += 1
@@ -286,8 +283,18 @@ class AlignmentTrainer(RunTrainer):
             grad_norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
-            raise bad_step(self, f"gradients are NaN or infinite (norm {float(norm):g})", self._batch)
+            raise self._not_finite(f"gradients are NaN or infinite (norm {float(norm):g})")
         return norm
+
+    def _not_finite(self, what: str) -> TrainingError:
+        model = self.accelerator.unwrap_model(self.model)
+        names = (name for name, weight in model.named_parameters() if not weight.isfinite().all())
+        first = next(names, None)
+        weights = "all weights are finite" if first is None else f"weights are NaN or infinite, {first} first"
+        return TrainingError(
+            f"step {self.state.global_step + 1}: {what}; {weights}: lower the learning rate, and continue from the "
+            "last checkpoint with --resume_with_changes"
+        )
 
     def train_sampler(self) -> TemperatureSampler:
         """Return the sampler of the rows of an epoch, the same on all processes."""
