@@ -54,7 +54,6 @@ PARTS: dict[str, tuple[float, Callable[..., None]]] = {
         1,
         partial(train, contender="ours", attn_implementation="flash_attention_2"),
     ),
-    "training: hf-xsent, TR, bf16, compile_layers": (2, partial(train, contender="ours", compile_layers=True)),
     "training: hf-xsent, TR, bf16, 65,536 pairs in chunks of 1,024": (4, partial(train, contender="ours", **LARGE)),
     "encoding: hf-xsent, bfloat16": (1, partial(encode, contender="ours", precision="bfloat16")),
     "encoding: sentence-transformers, bfloat16": (

@@ -61,8 +61,6 @@ def train(
     batch = batch or setting.batch
     if precision == "fp16" and not setting.device.startswith("cuda"):
         raise Skipped("fp16 training needs a CUDA device")
-    if options.get("compile_layers"):
-        setting.need_cuda("compiling takes minutes on a CPU: this part")
     warmup, steps = (1, 2) if setting.quick or batch > setting.batch else (WARMUP, 20)
     clock = Clock(setting, batch, warmup, steps)
     distinct = min(batch * (warmup + steps), 24 * 1024 if not setting.quick else 24)

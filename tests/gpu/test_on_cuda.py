@@ -95,7 +95,6 @@ def test_losses_and_gradients_equal_the_cpus(tiny_encoders: Path, pairs: Pairs) 
         {"bf16": True, "dropout": 0.0},
         {"fp16": True, "pairs_per_chunk": 2, "pooling": "cls"},
         {"bf16": True, "gradient_checkpointing": True},
-        {"bf16": True, "compile_layers": True},
         {"bf16": True, "dataloader_num_workers": 1},
     ],
     ids=lambda flags: " ".join(flags),

@@ -59,7 +59,6 @@ def test_each_combination_is_refused_in_one_sentence_and_its_parts_alone_are_not
         ({"deepspeed": json.dumps(ZERO_3)}, "ZeRO-3 .* use stage 2"),
         ({"deepspeed": ZERO_3}, "ZeRO-3 .* use stage 2"),
         ({"deepspeed": "missing.json"}, "cannot read the config .*missing.json"),
-        ({"compile_layers": True, "gradient_checkpointing": True}, "drop one of the two$"),
         ({"early_stopping_patience": 2, "eval_strategy": "no"}, "counts dev measurements, but eval_strategy is no"),
         ({"largest_drop": 0}, "largest_drop compares scores within languages: give (--)?retention"),
         ({"dataloader_persistent_workers": True}, "there are none: set dataloader_num_workers"),
@@ -127,12 +126,6 @@ def test_several_gpus_in_one_process_are_refused(kind: Any, tmp_path: Path, monk
         _arguments(kind, tmp_path, use_cpu=True)
 
 
-def test_a_missing_compiler_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", str(tmp_path / "none"))
-    with pytest.raises(RecipeError, match="^compile_layers needs a C.. compiler: install g.., or drop"):
-        AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, compile_layers=True)
-
-
 # Values
 
 
@@ -184,8 +177,7 @@ def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monke
         ({"bf16": "always"}, "bf16 takes true, false or auto, not 'always'"),
         ({"auto_find_batch_size": True}, "^auto_find_batch_size does not work here: "),
         ({"label_smoothing_factor": 0.1}, "^label_smoothing_factor does not work here: "),
-        ({"torch_compile": True}, "^torch_compile does not work here: .*: use compile_layers instead$"),
-        ({"torch_compile_mode": "default"}, "use compile_layers instead$"),
+        ({"torch_compile": True}, "^torch_compile does not work here: it recompiles"),
         ({"train_sampling_strategy": "group_by_length"}, "^train_sampling_strategy does not work here: "),
         ({"use_liger_kernel": True}, "^use_liger_kernel does not work here: "),
         ({"learning_rate": -1.0}, "learning_rate -1.0 is not at least 0"),

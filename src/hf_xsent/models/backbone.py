@@ -81,11 +81,6 @@ class Backbone(ABC):
         check_frozen_layers(layers, self.config)
         return [self.encoder.embeddings, *self.layers[:layers]] if layers else []
 
-    def compile_layers(self) -> None:
-        """Compile each layer except its attention, whose code depends on the lengths of the batch."""
-        for layer in self.layers:
-            layer.compile(dynamic=True)
-
     @abstractmethod
     def embed(self, words: Tensor, packed: PackedSentences) -> Tensor:
         """Return the first layer's input, 1 × T × d, from the token embeddings, 1 × T × d."""

@@ -35,7 +35,7 @@ _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_S
 
 # Fields of transformers' TrainingArguments of which only the default works, and why.
 _LOADER = "the languages are sampled in proportion to size^alpha: set alpha or one_language_batches instead"
-_COMPILATION = "it recompiles the step for every new batch length: use compile_layers instead"
+_COMPILATION = "it recompiles the step for every new batch length"
 _LIGER = "no Liger kernel exists for these encoders"
 REFUSED = {
     "auto_find_batch_size": "it changes the batch, and so the negatives: use pairs_per_chunk, which needs less memory",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Collection
 from dataclasses import fields
 from pathlib import Path
@@ -34,7 +33,6 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "CUDA_VISIBLE_DEVICES=0"
     ),
     ("fp16", "on a CPU"): "fp16 needs a GPU; on a CPU use --bf16 or neither",
-    ("compile_layers", "no C++ compiler"): "compile_layers needs a C++ compiler: install g++, or drop --compile_layers",
     # Launchers
     ("fsdp of the launcher only",): (
         "accelerate launch enables fsdp, but the script does not: also pass --fsdp to the script"
@@ -69,9 +67,6 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ("optim_args", "Adafactor"): "transformers builds Adafactor without optim_args: drop them",
     ("no steps",): (
         "max_steps 0 and num_train_epochs 0 train nothing: give at least one step, or -1 and more than 0 epochs"
-    ),
-    ("compile_layers", "gradient_checkpointing|activation_checkpointing"): (
-        "compile_layers has no effect with activation checkpointing: drop one of the two"
     ),
     # Dev pairs
     (
@@ -169,7 +164,6 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         **{f"{flag} of the launcher only": enabled and flag not in set_fields for flag, enabled in launched.items()},
         "on a CPU": arguments.use_cpu or not torch.accelerator.is_available(),
         "no GPU": arguments.use_cpu or not torch.cuda.is_available(),
-        "no C++ compiler": shutil.which(os.environ.get("CXX", "g++")) is None,
         "ZeRO-3": int(stage) == 3,
         "FSDP 1": str(_read_config(arguments.fsdp_config).get("version", 2)) == "1",
         "no measurements": arguments.eval_strategy == IntervalStrategy.NO,

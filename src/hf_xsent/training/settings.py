@@ -189,11 +189,6 @@ class TrainingSettings(CommonTrainingSettings):
     early_stopping_patience: int | None = setting(
         None, "Stop after N consecutive dev measurements without a new best; without it, never stop early.", at_least=1
     )
-    compile_layers: bool = setting(
-        False,
-        "Compile the encoder's layers with torch.compile, once for all sentence lengths; for GPUs.",
-        results=False,
-    )
     share_of_start: float | str = setting(
         0.0,
         "After training, average the weights with those of the starting encoder; this is the starting encoder's share, "

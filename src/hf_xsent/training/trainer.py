@@ -116,8 +116,6 @@ class AlignmentTrainer(RunTrainer):
             prompt=config.default_prompt,
         )  # fmt: skip
         model.freeze(args.frozen_layers, args.frozen_word_embeddings)
-        if args.compile_layers:
-            model.backbone.compile_layers()
         if not any(weight.requires_grad for weight in model.parameters()):
             raise RecipeError(f"frozen_layers {args.frozen_layers} freezes all weights: freeze fewer layers")
         data: Any = (train_dataset, eval_dataset)
