@@ -66,7 +66,6 @@ PARTS: dict[str, tuple[float, Callable[..., None]]] = {
         partial(encode, contender="sentence-transformers", precision="float32"),
     ),
     "launchers: torchrun": (1, partial(launch, kind="torchrun")),
-    "launchers: FSDP 2": (1, partial(launch, kind="FSDP 2")),
     "launchers: ZeRO-2": (2, partial(launch, kind="ZeRO-2")),
     "mining: bfloat16": (5, partial(mine, precision="bfloat16")),
     "mining: float32": (5, partial(mine, precision="float32")),

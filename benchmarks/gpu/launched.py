@@ -1,4 +1,4 @@
-"""Run short trainings under launchers (torchrun, FSDP 2, DeepSpeed ZeRO-2) and the tests that need CUDA."""
+"""Run short trainings under launchers (torchrun, DeepSpeed ZeRO-2) and the tests that need CUDA."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 
 from setting import ROOT, Setting, Skipped, sentences
 
-FSDP = '--fsdp --fsdp_config {"transformer_layer_cls_to_wrap":["XLMRobertaLayer"]}'
-FLAGS = {"torchrun": "", "FSDP 2": FSDP, "ZeRO-2": f"--deepspeed {ROOT}/trainer_scripts/deepspeed/zero2.json"}
+FLAGS = {"torchrun": "", "ZeRO-2": f"--deepspeed {ROOT}/trainer_scripts/deepspeed/zero2.json"}
 
 
 def launch(setting: Setting, kind: str) -> None:

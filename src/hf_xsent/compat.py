@@ -46,7 +46,7 @@ RESHAPING_NODES = frozenset(("ViewBackward0", "UnsafeViewBackward0", "ReshapeAli
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Return whether a module has forward hooks, as FSDP and probes register (torch 2.6 to 2.13; no public getter).
+    """Return whether a module has forward hooks, as probes register (torch 2.6 to 2.13; no public getter).
 
     Without it, the part of a layer that we call directly bypasses these hooks.
     """

@@ -70,7 +70,6 @@ def test_a_part_measures(benchmark: ModuleType, folder: Path, part: str, figure:
     [
         ("tests: all that need CUDA", "CUDA"),
         ("training: hf-xsent, TR, fp16", "CUDA"),
-        ("launchers: FSDP 2", "CUDA"),
         ("launchers: ZeRO-2", "CUDA"),
     ],
 )

@@ -431,9 +431,3 @@ def test_no_flag_means_two_things() -> None:
 
 def test_every_field_of_training_arguments_is_a_key() -> None:
     assert {one.name for one in fields(AlignmentTrainingArguments) if one.init} <= {*recipe_settings()}
-
-
-@pytest.mark.parametrize("value", [[], ["true"], ["full_shard"]])
-def test_fsdp_may_be_a_flag_alone(value: list[str]) -> None:
-    with pytest.raises(RecipeError, match="FSDP needs a GPU"):
-        pretrain.parse(["--output_dir", "out", "--use_cpu", "--fsdp", *value])

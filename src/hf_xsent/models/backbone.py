@@ -132,7 +132,7 @@ class Backbone(ABC):
         """Encode 1 × T × d vectors in place of token embeddings or, if ``embedded``, of the first layer's input."""
         count = len(self.layers)
         layer = count if layer is None else layer
-        # Hooks of FSDP, ZeRO-3 and probes run only if the layer module itself is called.
+        # Hooks of probes run only if the layer module itself is called.
         all_tokens = tokens is None or layer == 0 or has_hooks(self.layers[layer - 1])
         hidden = next(islice(self._states(vectors, packed, embedded), layer if all_tokens else layer - 1, None))
         if tokens is None:

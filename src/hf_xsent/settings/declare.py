@@ -117,8 +117,6 @@ def _types_of(kind: type, names: frozenset[str] | None) -> dict[str, Any]:
         owner = next(base for base in kind.__mro__ if name in base.__dict__.get("__annotations__", {}))
         alone = {"__annotations__": {name: owner.__annotations__[name]}, "__module__": owner.__module__}
         types |= get_type_hints(type(owner.__name__, (), alone))
-        if declared.metadata.get("const") is True:  # fsdp, which transformers declares as text, may be a flag alone
-            types[name] |= bool
     return types
 
 

@@ -93,7 +93,7 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
         """Check the values; disable load_best_model_at_end without dev or checkpoints."""
         if self.deepspeed and not is_deepspeed_available():  # import deepspeed may find trainer_scripts/deepspeed
             raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
-        refuse_conflicts(facts_of_arguments(self) | {"objectives"})  # before DeepSpeed and FSDP are set up
+        refuse_conflicts(facts_of_arguments(self) | {"objectives"})  # before DeepSpeed is set up
         share: Any = self.share_of_start
         if share != AUTO and not (isinstance(share, int | float) and 0 <= share < 1):
             raise RecipeError(f"share_of_start {share!r} is not auto, or a number at least 0 and below 1")
@@ -178,7 +178,6 @@ def check_trainer(
     weights = dict(model.named_parameters())
     dtypes = {weight.dtype for weight in weights.values() if weight.requires_grad}
     facts = {
-        "dev pairs": dev is not None and arguments.eval_strategy != "no",
         "no dev pairs": dev is None,
         "float16 weights": torch.float16 in dtypes,
         "bfloat16 weights": torch.bfloat16 in dtypes,

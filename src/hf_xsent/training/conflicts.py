@@ -34,8 +34,9 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ),
     ("fp16", "on a CPU"): "fp16 needs a GPU; on a CPU use --bf16 or neither",
     # Launchers
-    ("fsdp of the launcher only",): (
-        "accelerate launch enables fsdp, but the script does not: also pass --fsdp to the script"
+    ("fsdp",): (
+        "FSDP shards weights that dev measurements, averages, adapters and gradient caching need whole: use DDP "
+        "(torchrun without --fsdp), or trainer_scripts/deepspeed/zero2.json"
     ),
     ("deepspeed of the launcher only",): (
         "accelerate launch enables deepspeed, but the script does not: also pass --deepspeed to the script"
@@ -44,22 +45,6 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "ZeRO-3 shards weights while the model is built, but the objectives' heads are copied from whole layers: use "
         "stage 2, trainer_scripts/deepspeed/zero2.json"
     ),
-    ("fsdp", "no GPU"): "FSDP needs a GPU: on CPUs drop --fsdp, torchrun uses DDP",
-    ("fsdp", "FSDP 1"): "FSDP 1 flattens weights of different learning rates into one tensor: use version 2",
-    ("fsdp", "share_of_start"): "{1} averages full weights, which FSDP shards: drop it, or use DDP",
-    ("fsdp", "pairs_per_chunk"): (
-        "gradient caching calls the encoder directly, where FSDP does not gather the sharded weights: drop "
-        "--pairs_per_chunk, or use DDP or trainer_scripts/deepspeed/zero2.json"
-    ),
-    ("fsdp", "dev pairs"): (
-        "encoding dev pairs needs full weights, which FSDP shards: drop --dev, give --dev_pairs 0, and measure the "
-        "saved model by hf-xsent evaluate"
-    ),
-    ("fsdp", "retention"): (
-        "encoding texts needs full weights, which FSDP shards: drop --retention, and measure the saved model by "
-        "hf-xsent evaluate"
-    ),
-    ("fsdp", "adapters"): "adapters are merged into full weights, which FSDP shards: use DDP or ZeRO-2",
     # Settings of training
     ("optim_args", "torch's AdamW"): (
         "torch's AdamW takes no optim_args: use adam_beta1, adam_beta2, adam_epsilon and weight_decay"
@@ -105,17 +90,13 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "DeepSpeed stores the momentum encoder in half precision, which rounds its small updates to zero: use "
         "torchrun without --deepspeed, or drop --{2}"
     ),
-    ("momentum encoder", "fsdp"): (
-        "the momentum encoder averages full weights, which FSDP shards: use DDP (torchrun without --fsdp) or "
-        "trainer_scripts/deepspeed/zero2.json"
-    ),
     ("frozen encoder", "frozen_layers|frozen_word_embeddings|share_of_start"): (
         "dual pivot freezes the whole encoder, so that {1} has no effect: drop it"
     ),
     ("frozen encoder", "pairs_per_chunk"): (
         "pairs_per_chunk saves no memory over a frozen encoder, which stores no activations: drop it"
     ),
-    ("frozen encoder", "deepspeed|fsdp"): "dual pivot trains too few weights to shard: drop --{1}, use DDP",
+    ("frozen encoder", "deepspeed"): "dual pivot trains too few weights to shard: drop --deepspeed, use DDP",
     ("float16 weights",): (
         "weights in float16 cannot be trained: open the model with dtype=torch.float32, and compute in half precision "
         "by bf16 or fp16"
@@ -156,16 +137,13 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         for field in fields(arguments)
         if ((value := getattr(arguments, field.name)) or _is_zero(value)) and value != default_of(field)
     }
-    launched = {
-        flag: os.environ.get(f"ACCELERATE_USE_{flag.upper()}", "false") == "true" for flag in ("fsdp", "deepspeed")
-    }
+    launched = {flag for flag in ("fsdp", "deepspeed") if os.environ.get(f"ACCELERATE_USE_{flag.upper()}") == "true"}
     stage = _read_config(arguments.deepspeed).get("zero_optimization", {}).get("stage", 0)
     facts = {
-        **{f"{flag} of the launcher only": enabled and flag not in set_fields for flag, enabled in launched.items()},
+        "fsdp": "fsdp" in launched,
+        "deepspeed of the launcher only": "deepspeed" in launched - set_fields,
         "on a CPU": arguments.use_cpu or not torch.accelerator.is_available(),
-        "no GPU": arguments.use_cpu or not torch.cuda.is_available(),
         "ZeRO-3": int(stage) == 3,
-        "FSDP 1": str(_read_config(arguments.fsdp_config).get("version", 2)) == "1",
         "no measurements": arguments.eval_strategy == IntervalStrategy.NO,
         "automatic share": getattr(arguments, "share_of_start", 0) == AUTO,
         "no retention": getattr(arguments, "retention", None) is None,
@@ -184,7 +162,6 @@ def facts_of_model(config: AlignmentConfig, arguments: TrainingArguments) -> set
         "critic": config.needs.critic,
         "momentum encoder": config.needs.momentum_encoder,
         "frozen encoder": config.freezes_encoder,
-        "adapters": config.lora_rank is not None,
         "language embeddings": bool(config.languages),
         "negatives of the batch": bool(_IN_BATCH & {*config.objectives}) and not config.hard_negatives,
         "one pair per batch": arguments.train_batch_size * arguments.world_size < 2,

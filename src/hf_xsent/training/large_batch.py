@@ -164,7 +164,7 @@ def _freed_memory_returned() -> Iterator[None]:
 def _sparse_words(trainer: Trainer, model: SentenceEncoderForPreTraining, final: bool) -> Iterator[None]:
     """Use sparse gradients of the word embeddings after the first chunk, to save the memory of a second dense gradient.
 
-    DDP needs a dense gradient in the last chunk, DeepSpeed and FSDP in every chunk.
+    DDP needs a dense gradient in the last chunk, DeepSpeed in every chunk.
     """
     words = model.backbone.word_embeddings
     kind = trainer.accelerator.distributed_type

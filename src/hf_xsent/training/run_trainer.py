@@ -19,8 +19,8 @@ from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, write_
 class RunTrainer(SavingTrainer):
     """Write the model and the reports of a run; ``stated_settings`` are those of its recipe, if it was read from one.
 
-    Models are saved by their ``save_pretrained``, and resume with all weights that this writes; FSDP and DeepSpeed
-    resume from their shards.
+    Models are saved by their ``save_pretrained``, and resume with all weights that this writes; DeepSpeed resumes
+    from its shards.
     """
 
     stated_settings: Mapping[str, Any] | None = None
@@ -76,13 +76,13 @@ class RunTrainer(SavingTrainer):
             write_json(Path(folder) / RUN_FACTS, facts_of_trainer(self))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+        if self.is_deepspeed_enabled:
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             load_saved_weights(self._bare_model(), resume_from_checkpoint)
 
     def _load_best_model(self) -> None:
-        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+        if self.is_deepspeed_enabled:
             super()._load_best_model()
         else:
             load_saved_weights(self._bare_model(), str(self.state.best_model_checkpoint))
