@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": {"tensors", "pages", "data", "models", "mining", "words"},
     "publishing": {"pages", "data", "models", "evaluation"},
     "sentence_transformers": {"tensors", "models", "objectives", "evaluation"},
-    "training": {"tensors", "pages", "data", "models", "objectives", "evaluation", "publishing"},
+    "training": {"tensors", "data", "models", "objectives", "evaluation", "publishing"},
     "finetuning": {"tensors", "pages", "data", "models", "evaluation", "training"},
     "comparison": {"tensors", "pages", "data", "models", "objectives", "evaluation", "words", "training"},
 }

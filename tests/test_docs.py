@@ -188,7 +188,7 @@ def test_every_block_runs(path: Path, prepared: Path) -> None:
 
 EXAMPLES = (  # public names whose docstrings have an example, in an order in which each finds the files that it reads
     "load_bitext", "pretrain", "AlignmentTrainer", "export_sentence_transformer", "evaluate", "write_model_card",
-    "TaskEvaluator", "AlignmentLoss", "measure_cost", "mine_files", "mine_negatives", "score_pairs",
+    "TaskEvaluator", "AlignmentLoss", "mine_files", "mine_negatives", "score_pairs",
     "align_words",
     "align_documents", "align_document_files", "trim_vocabulary", "finetune",
 )  # fmt: skip

@@ -41,7 +41,6 @@ _PUBLIC = {  # the public names of each module; __init__.pyi names them for type
     "sentence_transformers.evaluation": "TaskEvaluator",
     "sentence_transformers.losses": "AlignmentLoss",
     "training.arguments": "AlignmentTrainingArguments",
-    "training.cost": "measure_cost",
     "training.pretrain": "pretrain",
     "training.trainer": "AlignmentTrainer",
     "words.align": "align_words",

@@ -36,7 +36,6 @@ from hf_xsent.publishing.vocabulary_trimming import trim_vocabulary as trim_voca
 from hf_xsent.sentence_transformers.evaluation import TaskEvaluator as TaskEvaluator
 from hf_xsent.sentence_transformers.losses import AlignmentLoss as AlignmentLoss
 from hf_xsent.training.arguments import AlignmentTrainingArguments as AlignmentTrainingArguments
-from hf_xsent.training.cost import measure_cost as measure_cost
 from hf_xsent.training.pretrain import pretrain as pretrain
 from hf_xsent.training.trainer import AlignmentTrainer as AlignmentTrainer
 from hf_xsent.words.align import align_words as align_words

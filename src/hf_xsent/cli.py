@@ -27,7 +27,6 @@ COMMANDS = {
     "pretrain": ("training.settings:PretrainHelp", "training.pretrain:pretrain"),
     "evaluate": ("evaluation.settings:EvaluateSettings", "evaluation.evaluate:evaluate"),
     "compare": ("comparison.settings:CompareSettings", "comparison.compare:compare"),
-    "cost": ("training.settings:CostSettings", "training.cost:measure_cost"),
     "finetune": ("finetuning.settings:FineTuneHelp", "finetuning.finetune:finetune"),
     "mine": ("mining.settings:MineSettings", "mining.mine:mine_files"),
     "mine-negatives": ("mining.settings:MineNegativesSettings", "mining.hard_negatives:mine_negatives"),

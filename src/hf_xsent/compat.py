@@ -53,16 +53,6 @@ def has_hooks(module: nn.Module) -> bool:
     return bool(module._forward_pre_hooks or module._forward_hooks)
 
 
-def cpu_attention() -> Any:
-    """Return the CPU attention operator, for which torch's FLOP counter has no formula (torch 2.6 to 2.13).
-
-    Without it, ``hf-xsent cost`` on a CPU counts no FLOPs of attention.
-    """
-    import torch
-
-    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-
-
 # transformers
 
 

@@ -22,7 +22,6 @@ CONTRIBUTING = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8"
 TRAINING = ("pretrain", "finetune")
 CALLS = {  # the public function of each command whose name differs; quickstart is a tour
     "align-documents": "align_document_files",
-    "cost": "measure_cost",
     "export": "export_sentence_transformer",
     "mine": "mine_files",
     "score": "score_pairs",

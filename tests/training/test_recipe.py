@@ -320,7 +320,6 @@ def test_hints_name_settings() -> None:
         ("evaluate", "truncate_dim", "; did you mean 'dims'?"),
         ("evaluate", "eval_file", "; did you mean 'pairs'?"),
         ("compare", "learning_rate", "; did you mean 'settings.learning_rate'?"),
-        ("cost", "batch_size", "; did you mean 'batch_pairs'?"),
         ("mine", "top_k", "; did you mean 'top'?"),
         ("mine-negatives", "train_group_size", "; did you mean 'negatives'?"),
         ("export", "quantize", "; did you mean 'onnx'?"),

@@ -9,7 +9,7 @@ from hf_xsent.errors import did_you_mean
 OTHER_NAMES = {  # of other libraries, and the settings that mean the same: the first that a command has
     **dict.fromkeys(
         ("batch_size", "train_batch_size", "bs", "embedder_batch_size", "per_device_train_batch_size"),
-        ("per_device_train_batch_size", "batch_pairs", "settings.per_device_train_batch_size"),
+        ("per_device_train_batch_size", "settings.per_device_train_batch_size"),
     ),
     **dict.fromkeys(("eval_batch_size", "encode_batch_size"), ("per_device_eval_batch_size",)),
     **dict.fromkeys(("epochs", "num_epochs", "n_epochs"), ("num_train_epochs", "max_steps", "budget")),

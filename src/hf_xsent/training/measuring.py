@@ -21,13 +21,6 @@ from hf_xsent.training.conflicts import FOLLOW_METRIC
 _STEPS = 3  # of a dry run; the first one is warm-up
 
 
-def synchronized_time() -> float:
-    """Return the time when the device has finished what it was given."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
 class StepTimes(TrainerCallback):
     """Time each step."""
 
@@ -40,7 +33,9 @@ class StepTimes(TrainerCallback):
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         """Stop the clock when the device has finished."""
-        self.seconds.append(synchronized_time() - self._started)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self.seconds.append(time.perf_counter() - self._started)
 
 
 @contextmanager
