@@ -11,7 +11,7 @@ from pathlib import Path
 from hf_xsent.objectives.registry import OBJECTIVES, objective_class
 from hf_xsent.settings.declare import default_of, metavar_of, range_of, settings_of
 from hf_xsent.settings.model import EncoderSettings, ExtractionSettings, PairSettings
-from hf_xsent.training.arguments import REFUSED, WITHOUT_EFFECT
+from hf_xsent.training.arguments import REFUSED
 from hf_xsent.training.settings import (
     DataSettings,
     RunSettings,
@@ -38,6 +38,16 @@ line, `--objectives a=1 b=0.8` chooses the objectives a and b with these weights
 In the tables, N is a whole number, X a number, TEXT a string and {a,b} the allowed values; … marks one or more values,
 a list in a recipe (or a mapping, if they are NAME=VALUE). An empty default means not set.
 """
+
+# Fields without effect: the Trainer's own evaluation, prediction and language modelling read them, or its scripts.
+WITHOUT_EFFECT = {
+    *("batch_eval_metrics", "bf16_full_eval", "eval_accumulation_steps", "eval_do_concat_batches"),
+    *("eval_use_gather_object", "fp16_full_eval", "include_for_metrics", "label_names", "per_device_eval_batch_size"),
+    *("prediction_loss_only", "average_tokens_across_devices", "include_num_input_tokens_seen", "use_cache"),
+    *("length_column_name", "do_train", "do_eval", "do_predict", "resume_from_checkpoint", "local_rank"),
+    *("remove_unused_columns", "logging_nan_inf_filter", "dataloader_drop_last", "dataloader_in_order"),
+    *("dataloader_multiprocessing_context",),
+}
 
 
 def settings_page() -> str:

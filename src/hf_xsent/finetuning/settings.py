@@ -88,11 +88,13 @@ class FineTuningTrainingSettings(CommonTrainingSettings):
     """The fields of TrainingArguments whose defaults fine-tuning changes, and common ones."""
 
     num_train_epochs: float = setting(2.0, "Train for N epochs, unless --max_steps is given.")
-    per_device_train_batch_size: int = setting(32, "Records per step and process; a code-switched record is two rows.")
+    per_device_train_batch_size: int = setting(
+        32, "Records per step and process; a code-switched record is two rows.", at_least=1
+    )
     eval_strategy: str = setting(
         "epoch", "Evaluate on --dev; steps: every --eval_steps.", choices=("no", "steps", "epoch")
     )
-    save_total_limit: int | None = setting(1, "Number of checkpoints to retain.", results=False)
+    save_total_limit: int | None = setting(1, "Number of checkpoints to retain.", at_least=1, results=False)
 
 
 class FineTuneHelp:

@@ -24,13 +24,8 @@ from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
 
-_AT_LEAST = {  # fields of TrainingArguments that transformers does not check in one sentence
-    **dict.fromkeys(("learning_rate", "weight_decay", "max_grad_norm", "neftune_noise_alpha", "seed", "data_seed"), 0),
-    **{"adam_beta1": 0, "adam_beta2": 0, "adam_epsilon": 0, "gradient_accumulation_steps": 1},
-    "dataloader_num_workers": 0,
-    **dict.fromkeys(("per_device_train_batch_size", "save_total_limit"), 1),
-}
-_BELOW = {"adam_beta1": 1, "adam_beta2": 1, "seed": 2**32, "data_seed": 2**32}
+# Of fields that transformers does not check; torch's optimizers check the others.
+_AT_LEAST = {"gradient_accumulation_steps": 1, "dataloader_num_workers": 0, "max_grad_norm": 0}
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
 
 # Fields of transformers' TrainingArguments of which only the default works, and why.
@@ -46,15 +41,6 @@ REFUSED = {
     "torch_compile_mode": _COMPILATION,
     "train_sampling_strategy": _LOADER,
     "use_liger_kernel": _LIGER,
-}
-# Fields without effect: the Trainer's own evaluation, prediction and language modelling read them, or its scripts.
-WITHOUT_EFFECT = {
-    *("batch_eval_metrics", "bf16_full_eval", "eval_accumulation_steps", "eval_do_concat_batches"),
-    *("eval_use_gather_object", "fp16_full_eval", "include_for_metrics", "label_names", "per_device_eval_batch_size"),
-    *("prediction_loss_only", "average_tokens_across_devices", "include_num_input_tokens_seen", "use_cache"),
-    *("length_column_name", "do_train", "do_eval", "do_predict", "resume_from_checkpoint", "local_rank"),
-    *("remove_unused_columns", "logging_nan_inf_filter", "dataloader_drop_last", "dataloader_in_order"),
-    *("dataloader_multiprocessing_context",),
 }
 
 
@@ -141,10 +127,6 @@ def _check_ranges(arguments: TrainingArguments) -> None:
         value = getattr(arguments, name)
         if value is not None and not value >= bound:
             raise RecipeError(f"{name} {value} is not at least {bound}")
-    for name, bound in _BELOW.items():
-        value = getattr(arguments, name)
-        if value is not None and value >= bound:
-            raise RecipeError(f"{name} {value} is not below {bound}")
     available = ["none", "all", *get_available_reporting_integrations()]
     for name in [arguments.report_to] if isinstance(arguments.report_to, str) else arguments.report_to or []:
         if name not in available:

@@ -66,14 +66,8 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "texts of retention have no language, which language embeddings need: drop retention, or drop languages"
     ),
     ("largest_drop", "no retention"): "largest_drop compares scores within languages: give --retention",
-    ("early_stopping_patience", "no measurements"): (
-        "early_stopping_patience counts dev measurements, but eval_strategy is no: set it to steps or epoch"
-    ),
-    ("early_stopping_patience", "no dev pairs"): (
-        "early_stopping_patience needs dev pairs to measure: give --dev, or --dev_pairs above 0"
-    ),
-    ("plateau", "no measurements|no dev pairs"): (
-        "this lr_scheduler_type needs dev measurements: give dev pairs and eval_strategy"
+    ("early_stopping_patience|this lr_scheduler_type", "no measurements|no dev pairs"): (
+        "{0} needs dev measurements: give --dev, or --dev_pairs above 0, and eval_strategy steps or epoch"
     ),
     # Objectives and weights of the model
     ("critic", "gradient_accumulation_steps"): (
@@ -109,9 +103,6 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "head_learning_rate has no effect, because the objectives have no weights: drop it"
     ),
     # Arguments of the Trainer
-    ("dataloader_persistent_workers", "no workers"): (
-        "dataloader_persistent_workers keeps the workers of the loader, but there are none: set dataloader_num_workers"
-    ),
     ("head_learning_rate", "optimizer of the caller|optimizer_cls_and_kwargs"): (
         "head_learning_rate has no effect on a given optimizer: drop it, and give the optimizer a group of parameters "
         "with this rate"
@@ -147,11 +138,10 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "no measurements": arguments.eval_strategy == IntervalStrategy.NO,
         "automatic share": getattr(arguments, "share_of_start", 0) == AUTO,
         "no retention": getattr(arguments, "retention", None) is None,
-        "no workers": not arguments.dataloader_num_workers,
         "no steps": arguments.max_steps == 0 or (arguments.max_steps < 0 and arguments.num_train_epochs <= 0),
         "torch's AdamW": arguments.optim.startswith("adamw_torch"),
         "Adafactor": arguments.optim == "adafactor",
-        "plateau": arguments.lr_scheduler_type in FOLLOW_METRIC,
+        "this lr_scheduler_type": arguments.lr_scheduler_type in FOLLOW_METRIC,
     }
     return set_fields | {name for name, holds in facts.items() if holds}
 

@@ -135,7 +135,7 @@ class CommonTrainingSettings:
     )  # fmt: skip
     max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
     num_train_epochs: float = setting(3.0, "Train for N epochs, unless --max_steps is given.")
-    learning_rate: float = setting(5e-5, "Peak learning rate; 5e-5 suits a base-size encoder.")
+    learning_rate: float = setting(5e-5, "Peak learning rate; 5e-5 suits a base-size encoder.", at_least=0)
     warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
     bf16: bool | str = setting(
         False,
@@ -143,7 +143,7 @@ class CommonTrainingSettings:
         metavar="true|false|auto",
     )
     save_steps: float = setting(500, "Write a checkpoint every N steps.", above=0)
-    seed: int = setting(42, "Seed of new weights, dropout and data order.")
+    seed: int = setting(42, "Seed of new weights, dropout and data order.", at_least=0)
     logging_steps: float = setting(10, "Log the losses every N steps.", results=False)
     report_to: str | list[str] | None = setting(
         "none", "Also send metrics to tensorboard, wandb or trackio.", results=False
@@ -159,7 +159,9 @@ class TrainingSettings(CommonTrainingSettings):
     """Settings that hf-xsent adds to TrainingArguments, those whose defaults it changes, and common ones."""
 
     per_device_train_batch_size: int = setting(
-        64, "Pairs per step and process; translation ranking takes its negatives from this batch, over all processes."
+        64,
+        "Pairs per step and process; translation ranking takes its negatives from this batch, over all processes.",
+        at_least=1,
     )
     eval_strategy: str = setting("steps", "When to measure dev accuracy.", choices=("no", "steps", "epoch"))
     eval_steps: float | None = setting(
@@ -169,7 +171,7 @@ class TrainingSettings(CommonTrainingSettings):
     load_best_model_at_end: bool = setting(True, "At the end, load the checkpoint with the best dev accuracy.")
     metric_for_best_model: str | None = setting("accuracy", "Dev metric that decides which checkpoint is best.")
     save_total_limit: int | None = setting(
-        2, "Keep at most this many checkpoints, the best and the latest included; null: all.", results=False
+        2, "Keep at most this many checkpoints, the best and the latest included; null: all.", at_least=1, results=False
     )
     one_language_batches: bool = setting(False, "Fill each batch, over all processes, with pairs of one language.")
     pairs_per_chunk: int | None = setting(
