@@ -157,8 +157,8 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
 def _write_results(output: str, earlier: Sequence[Report], reports: Sequence[Report]) -> None:
     """Write the JSON file of reports; a new one replaces the earlier one with its key."""
     new = {report.key for report in reports}
-    kept = [report for report in earlier if report.key not in new]
-    write_json(output, {"runs": [asdict(report) for report in (*kept, *reports)]})
+    others = [report for report in earlier if report.key not in new]
+    write_json(output, {"runs": [asdict(report) for report in (*others, *reports)]})
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:

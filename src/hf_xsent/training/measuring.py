@@ -67,7 +67,7 @@ def count_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
 
 
 def count_measurements(arguments: AlignmentTrainingArguments, steps: int) -> int:
-    """Return how often a run of so many steps measures its dev pairs."""
+    """Return how often a run with this number of steps measures its dev pairs."""
     if arguments.eval_strategy != IntervalStrategy.STEPS:
         return 0
     every = arguments.eval_steps or 1
