@@ -78,7 +78,8 @@ def test_a_data_set_has_all_fields_of_its_pairs(load: Any, pairs: Pairs) -> None
 
 
 def test_the_ledger_counts_each_pair_once(load: Any, pairs: Pairs) -> None:
-    stated: list[dict[str, str]] = [{"origin": "X"}, {"licence": "X"}, {"origin": "X", "licence": " "}, {}]
+    nan = float("nan")  # what pandas has for a missing value
+    stated: list[dict[str, Any]] = [{"origin": "X"}, {"licence": "X"}, {"origin": "X", "licence": " "}, {"origin": nan}]
     records = [
         {"source": source, "target": target, **stated[number % 4]} for number, (source, target) in enumerate(pairs[:8])
     ]

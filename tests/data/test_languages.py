@@ -35,6 +35,11 @@ def test_a_script_subtag_overrides_the_expected_script(code: str, scripts: set[s
     assert set(find_language(code).scripts) == scripts
 
 
+@pytest.mark.parametrize("code", ["acm", "acq", "aeb", "ajp", "apc", "ar", "arq", "ars", "ary", "arz"])
+def test_varieties_of_arabic_have_its_script(code: str) -> None:
+    assert "Arab" in find_language(code).scripts
+
+
 @pytest.mark.parametrize(
     ("code", "hint"), [("deuu", "'deu'"), ("german", "'de'"), ("qq", "ISO 639"), ("sr-Xyzw", "Xyzw"), ("", "ISO 639")]
 )

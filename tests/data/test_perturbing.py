@@ -115,6 +115,11 @@ def test_a_clause_is_dropped_with_its_comma():
     assert perturb(['He said "this is all, and this is what we want" and left.'], "en", ["clause"]) == []
 
 
+@pytest.mark.parametrize("text", ["(log details removed)", "(log details removed).", "（他们没有参加这次会议）。"])
+def test_a_sentence_in_brackets_is_not_dropped(text: str):
+    assert perturb([text], "und", ["clause"]) == []
+
+
 @pytest.mark.parametrize(
     "text", ["They bought tables and cables.", "He likes tables, fables and cables.", "great big hunting hiking"]
 )

@@ -166,7 +166,8 @@ class _Edits:
     def clause(self, text: str) -> Iterator[Edit]:
         """Drop a clause between commas, or a text in brackets."""
         for match in _BRACKETED.finditer(text):
-            yield (*match.span(), [""])
+            if any(map(str.isalnum, text[: match.start()] + text[match.end() :])):
+                yield (*match.span(), [""])
         ends = [match.span() for match in _CLAUSE_END.finditer(text)]
         starts = [0, *(end for _, end in ends), len(text)]
         for start, stop in pairwise(starts):

@@ -158,6 +158,31 @@ def test_a_table_without_header_and_a_key_with_the_target_language_first_need_an
         _read({"talks-en-de": Dataset.from_list([{"source": "a dog", "target": "ein Hund"}])})
 
 
+def test_files_of_all_languages_with_the_target_language_first_need_an_order(tmp_path: Path) -> None:
+    for code in ("de", "fr"):
+        (tmp_path / f"en-{code}.tsv").write_text("a dog\tein Hund\n")
+    path = str(tmp_path / "en-{language}.tsv")
+    with pytest.raises(DataError, match=r"which column has de\? en-de has en first"):
+        _read(path)
+    assert _read(path, columns=(1, 0)) == {"de": PAIRS[:1], "fr": PAIRS[:1]}
+
+
+@pytest.mark.parametrize("columns", [["b", "a"], {"de": ["b", "a"]}])
+def test_columns_may_be_lists(tmp_path: Path, columns: object) -> None:
+    path = _write(tmp_path / "pairs.tsv", ("b", "a"), PAIRS)
+    assert _read(f"de={path}", columns=columns) == {"de": PAIRS}
+
+
+@pytest.mark.parametrize("name", ["pairs.tsv", "pairs.csv"])
+def test_tables_with_a_column_of_languages_need_a_stated_one(tmp_path: Path, name: str) -> None:
+    tab = "," if name.endswith("csv") else "\t"
+    rows = [("source", "target", "language"), ("ein Hund", "a dog", "de"), ("un chien", "a dog", "fr")]
+    (tmp_path / name).write_text("".join(f"{tab.join(row)}\n" for row in rows))
+    with pytest.raises(DataError, match=r"column language of a file is not read: name the language, as in de="):
+        _read(str(tmp_path / name))
+    assert len(_read(f"und={tmp_path / name}")["und"]) == 2
+
+
 @pytest.mark.parametrize("data", ["a.en,a.de", "de=a.en,a.de", {"de": "a.en,a.de"}, "en.txt,de.txt", "a.eng,a.deu"])
 def test_joined_files_are_ordered_by_the_codes_in_their_names(folder: Path, data: object) -> None:
     for name in ("a.{}", "{}.txt"):

@@ -72,6 +72,6 @@ def _checked_pair(source: BitextSource, row: Any) -> LinkedPair | DataError:
     place, (links, *negatives, origin, licence) = source.place(number), others
     checked: list[Any] = [check_links(links, place, first, second)]
     checked += [check_negatives(place, name, side) for name, side in zip(NEGATIVES, negatives, strict=True)]
-    checked += [str(text).strip() or None if text is not None else None for text in (origin, licence)]
+    checked += [str(text).strip() or None if text == text and text is not None else None for text in (origin, licence)]
     error = next((value for value in checked if isinstance(value, DataError)), None)
     return error or (first, second, *checked)

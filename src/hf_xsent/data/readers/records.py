@@ -10,7 +10,7 @@ from typing import Any
 from hf_xsent.data.readers.columns import choose_columns
 from hf_xsent.data.readers.compression import lines_or_errors, parse_json
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
-from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, require_order
+from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, require_language, require_order
 from hf_xsent.errors import DataError
 from hf_xsent.files import is_local
 
@@ -110,12 +110,7 @@ def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
     """Return the names of the source and target columns, by default those below ``translation``, as in OPUS."""
     nested = [name.removeprefix(_OPUS) if name.startswith(_OPUS) else "" for name in names]
     shown = nested if any(nested) and source.columns is None else names
-    unread = [name for name in ("language", "lang") if name in names]
-    if source.language == "und" and source.code_from == "" and unread:
-        raise DataError(
-            f"{source.name}: the column {unread[0]} of a file is not read: name the language, as in de={source.path}, "
-            f"or und={source.path} for a mixture; in Python, a Dataset is read by language"
-        )
+    require_language(source, names)
     columns = choose_columns(source.name, shown, source.columns, source.language, source.target_language)
     require_order(source, *(shown[column] for column in columns))
     return names[columns[0]], names[columns[1]]

@@ -76,7 +76,7 @@ def _refuse_repetitions(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
         files: dict[tuple[Any, ...], BitextSource] = {}
         for source in sources:
             content = strip_compression(realpath(source.path) if exists(source.path) else source.path)
-            if (same := files.setdefault((content, source.columns, source.split), source)) is not source:
+            if (same := files.setdefault((content, *(source.columns or ()), source.split), source)) is not source:
                 copies = "is" if same.path == source.path else f"and {source.name} are one file, which is"
                 raise DataError(f"{same.name} {copies} given twice for {code}: give it once, or its pairs count double")
 
@@ -137,7 +137,8 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
     path = str(Path(path).expanduser()) if path.startswith("~") else path
     if "{language}" in path and template.language == "und":
         for code, name in _expand_languages(path):
-            yield replace(template, language=code, path=name, code_from=None)
+            of_name = language_of_name(name, template.target_language)
+            yield replace(template, language=code, path=name, code_from=end_of_name(name) if of_name == code else None)
         return
     path = path.replace("{language}", template.language)
     has_wildcard = re.search(r"[*?\[]", path) and not exists(path)

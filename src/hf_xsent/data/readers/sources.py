@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os.path import isdir, isfile  # unlike Path's, do not raise for long names
 from pathlib import Path
@@ -163,13 +164,23 @@ def is_saved_dataset(folder: str) -> bool:
     return any((Path(folder) / name).exists() for name in names)
 
 
+def require_language(source: BitextSource, names: Sequence[str]) -> None:
+    """Raise an error if a file whose language is not stated has a column of languages, which is not read."""
+    unread = [name for name in ("language", "lang") if name in names]
+    if source.language == "und" and source.code_from == "" and unread:
+        raise DataError(
+            f"{source.name}: the column {unread[0]} of a file is not read: name the language, as in de={source.path}, "
+            f"or und={source.path} for a mixture; in Python, a Dataset is read by language"
+        )
+
+
 def require_order(source: BitextSource, first: int | str, second: int | str) -> None:
-    """Raise an error if the language is from a name such as en-de, and no column's name says which one it is."""
-    if source.target_first and not name_languages([str(first), str(second)]):
+    """Raise an error if the language is from a name such as en-de, and nothing says which column has it."""
+    if source.columns is None and source.target_first and not name_languages([str(first), str(second)]):
         code, target = source.language, source.target_language
         raise DataError(
             f"{source.name}: which column has {code}? {source.code_from} has {target} first: name the language, as in "
-            f"{code}={source.path}, if it is column {first}; if it is column {second}, also give --columns "
+            f"{code}={source.path}, if it is column {first}; if it is column {second}, give --columns "
             f"{code}={second},{first}"
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 from hf_xsent.data.readers.columns import Columns, choose_columns, is_header
 from hf_xsent.data.readers.compression import lines_or_errors
 from hf_xsent.data.readers.records import LEDGER, LICENCE, LICENSE, PAIR_FIELDS
-from hf_xsent.data.readers.sources import BitextSource, require_order, source_files, source_format
+from hf_xsent.data.readers.sources import BitextSource, require_language, require_order, source_files, source_format
 from hf_xsent.errors import DataError, shortened
 
 logger = logging.getLogger(__name__)
@@ -80,6 +80,7 @@ def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError
             yield cells
         elif place == 0 and (by_name or is_header(cells, source.language, source.target_language)):
             names = [cell.strip() for cell in cells]
+            require_language(source, names)
             first, second = choose_columns(
                 source.place(number), names, source.columns, source.language, source.target_language
             )
