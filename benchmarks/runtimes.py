@@ -154,7 +154,7 @@ def export_kind(name: str, folder: Path, model: str | None) -> None:
         trim_vocabulary(str(plain), folder, {"all": check_sentences(64)[::2]}, overwrite=True)
     export_onnx(folder)
     export_openvino(folder)
-    quantize_onnx(folder, lambda model: 0.0, 100.0)
+    quantize_onnx(folder)
     for precision in ("float16", "q8_0"):
         export_gguf(folder, precision)
 

@@ -40,7 +40,7 @@ NOT_RUN = {  # reason: blocks that say so
     "duckdb": 1,  # tests/mining/test_parquet.py reads the vectors with it
     "hub": 1,
     "runtimes": 11,  # other programs; make test-runtimes runs all that can be installed
-    "onnx": 2,  # an extra; tests/publishing/test_onnx.py runs them where it is installed
+    "onnx": 3,  # an extra; tests/publishing/test_onnx.py runs them where it is installed
     "mteb": 1,  # another library
 }
 STAND_INS = {

@@ -1,7 +1,7 @@
 """Write the model, the sentences and their embeddings for the page, from an export with onnx/model_quantized.onnx.
 
 hf-xsent trim-vocab runs/mine --output trimmed --text de=news.de.txt en=news.en.txt fr=news.fr.txt ru=news.ru.txt
-hf-xsent export trimmed --output exported --onnx int8 --tatoeba data/tatoeba
+hf-xsent export trimmed --output exported --onnx int8
 python examples/browser/prepare.py exported news.de.txt news.en.txt news.fr.txt news.ru.txt
 """
 

@@ -204,20 +204,15 @@ def test_special_tokens_may_have_the_last_ids(
     assert stated["pad_token_id"] < ids["pad_token_id"]
 
 
-def test_the_command_reports_size_and_accuracy(
+def test_the_command_reports_the_size(
     encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for language in ("de", "fr"):
         (tmp_path / f"{language}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
-    (tmp_path / "tatoeba").mkdir()
-    for side, language in enumerate(("deu", "eng")):
-        text = "".join(f"{pair[side]}\n" for pair in pairs)
-        (tmp_path / "tatoeba" / f"tatoeba.deu-eng.{language}").write_text(text, "utf-8")
     command = ["trim-vocab", str(encoder_folders["bert"]), "-o", str(tmp_path / "out"), "--pieces", "150"]
     command += ["--data", f"{tmp_path}/{{language}}.tsv", "--cache_dir", str(tmp_path / "cache")]
-    assert main([*command, "--languages", "de", "--tatoeba", str(tmp_path / "tatoeba")]) == 0
-    printed = capsys.readouterr().out
-    assert "Tatoeba deu" in printed and "pieces per word" in printed and "Tatoeba, mean" in printed
+    assert main([*command, "--languages", "de"]) == 0
+    assert "pieces per word" in capsys.readouterr().out
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) <= 150
     assert main([*command, "--languages", "de", "sw"]) == 2
     assert "no text of 'sw': the languages are de, fr" in capsys.readouterr().err
@@ -233,13 +228,7 @@ def test_pieces_are_chosen_by_plain_text_too(
     assert main(["trim-vocab", model, "--output", str(tmp_path / "nothing")]) == 2
     assert "give --data de=pairs.tsv or --text" in capsys.readouterr().err
     plain = ["--text", f"de={tmp_path}/source.txt", f"en={tmp_path}/target.txt"]
-    for side, language in (("source", "deu"), ("target", "eng")):
-        (tmp_path / f"tatoeba.deu-eng.{language}").write_text((tmp_path / f"{side}.txt").read_text("utf-8"), "utf-8")
-    assert main(["trim-vocab", model, "--output", str(tmp_path / "plain"), *plain, "--tatoeba", str(tmp_path)]) == 0
-    assert "Tatoeba deu" in capsys.readouterr().out
-    english = ["--text", f"en={tmp_path}/target.txt", "--tatoeba", str(tmp_path)]
-    assert main(["trim-vocab", model, "--output", str(tmp_path / "english"), *english]) == 2
-    assert "--tatoeba cannot measure en alone" in capsys.readouterr().err
+    assert main(["trim-vocab", model, "--output", str(tmp_path / "plain"), *plain]) == 0
     bitext = ["--data", f"de={tmp_path}/pairs.tsv", "--cache_dir", str(tmp_path / "cache")]
     assert main(["trim-vocab", model, "--output", str(tmp_path / "pairs"), *bitext]) == 0
     vocabularies = [set(AutoTokenizer.from_pretrained(tmp_path / one).get_vocab()) for one in ("plain", "pairs")]

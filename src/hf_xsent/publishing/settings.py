@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hf_xsent.errors import RecipeError
-from hf_xsent.settings.common import TatoebaSettings
 from hf_xsent.settings.declare import setting
 
 
@@ -47,11 +46,11 @@ class ExportFolderSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportSettings(TatoebaSettings, ExportFolderSettings):
+class ExportSettings(ExportFolderSettings):
     """Write a trained model as a plain folder that AutoModel and SentenceTransformer open without hf-xsent.
 
     hf-xsent export runs/mine --output exported/mine
-    hf-xsent export runs/mine --output exported/mine --onnx int8 --tatoeba data/tatoeba --languages de sw
+    hf-xsent export runs/mine --output exported/mine --onnx int8 --gguf q8_0
     hf-xsent export runs/1 --average runs/2 runs/3 --output exported/mean
     """
 
@@ -81,7 +80,7 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
     verify: bool = setting(True, "Open the export with SentenceTransformer and compare embeddings with the model's.")
     onnx: str | None = setting(
         None,
-        "Add ONNX files, too; int8: also quantized ones, if they are accurate enough.",
+        "Add ONNX files, too; int8: also quantized ones.",
         choices=("float32", "int8"),
     )
     openvino: bool = setting(False, "Add OpenVINO files, too; implies ONNX files.")
@@ -90,30 +89,19 @@ class ExportSettings(TatoebaSettings, ExportFolderSettings):
     )
     check: bool = check_setting("the model card")
     node: str | None = node_setting()
-    languages: list[str] | None = setting(
-        None, "Measure int8 on these languages of Tatoeba. (default: all)", metavar="CODE"
-    )
-    largest_drop: float = setting(0.5, "Save int8 only if accuracy drops by at most this many points.")
 
     def __post_init__(self) -> None:
         """Check the settings that need each other."""
         refuse_unused_node(self.check, self.node)
-        if self.onnx != "int8":
-            measured = ("tatoeba", "sample", "languages", "largest_drop")
-            defaults = {name: ExportSettings.__dataclass_fields__[name].default for name in measured}
-            if unused := [name for name in measured if getattr(self, name) != defaults[name]]:
-                raise RecipeError(f"--{unused[0]} is for the accuracy of quantized files: add --onnx int8")
         if self.remove_language and self.gguf:
             raise RecipeError("--gguf files cannot have the linear layer of --remove_language: drop one of the two")
-        if self.onnx == "int8" and self.tatoeba is None:
-            raise RecipeError("--onnx int8 needs a test set to measure its accuracy: give --tatoeba")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrimSettings(TatoebaSettings, ExportFolderSettings):
+class TrimSettings(ExportFolderSettings):
     """Trim a model's vocabulary to what some languages need: a smaller model for them.
 
-    hf-xsent trim-vocab runs/mine -o trimmed --data "train/{language}-en.tsv" --languages de fr --tatoeba data/tatoeba
+    hf-xsent trim-vocab runs/mine -o trimmed --data "train/{language}-en.tsv" --languages de fr
     hf-xsent trim-vocab xlm-roberta-base --output trimmed --data de=pairs.tsv --pieces 40000
     hf-xsent trim-vocab xlm-roberta-base --output trimmed --text de=news.de.txt en=news.en.txt
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -19,13 +19,11 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.readers.sources import source_files
 from hf_xsent.errors import DataError, ModelError
-from hf_xsent.evaluation.retrieval import retrieval_by_language
 from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import RobertaBackbone, family
@@ -44,12 +42,11 @@ Words = dict[str, float]  # by pre-tokenized word: the sum over languages of the
 
 @dataclass(frozen=True)
 class TrimReport:
-    """Pieces, weights, and pieces per word of the texts, before and after trimming, and accuracies if measured."""
+    """Pieces, weights, and pieces per word of the texts, before and after trimming."""
 
     pieces: tuple[int, int]
     weights: tuple[int, int]
     pieces_per_word: tuple[float, float]
-    tatoeba: dict[str, tuple[float, float]]
     output: str
 
     def __str__(self) -> str:
@@ -58,11 +55,6 @@ class TrimReport:
             ["weights (millions)", *(count / 1e6 for count in self.weights)],
             ["pieces per word", *self.pieces_per_word],
         ]
-        rows += [[f"Tatoeba {language}", *accuracies] for language, accuracies in self.tatoeba.items()]
-        if self.tatoeba:
-            rows.append(
-                ["Tatoeba, mean", *(sum(each) / len(each) for each in zip(*self.tatoeba.values(), strict=True))]
-            )
         return f"{Table(['', 'before', 'after'], rows)}\nthe trimmed model is in {self.output}"
 
 
@@ -78,20 +70,29 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     ```
     """
     texts = _texts(settings)
-    measured = [language for language in texts if language != settings.target_language]
-    if settings.tatoeba and not measured:
-        raise DataError(f"--tatoeba cannot measure {settings.target_language} alone: add another language")
-    sets = load_tatoeba(settings.tatoeba, measured) if settings.tatoeba else []
-    report = _trim(settings, texts)
-    pairs = {test.language: (test.sources[: settings.sample], test.targets[: settings.sample]) for test in sets}
-    if pairs:
-        results = [
-            retrieval_by_language(SentenceEmbedder.from_pretrained(name), pairs)
-            for name in (settings.model, settings.output)
-        ]
-        accuracies = {name: (results[0][name].mean, results[1][name].mean) for name in results[0]}
-        report = replace(report, tatoeba=accuracies)
-    return report
+    embedder = SentenceEmbedder.from_pretrained(settings.model, device="cpu")
+    table = PieceTable(embedder.tokenizer)
+    words = word_shares(embedder.tokenizer, texts)
+    prompts = [prompt for prompt in (embedder.prompt, *(embedder.model.config.prompts or {}).values()) if prompt]
+    prompt_pieces = {
+        piece for prompt in prompts for piece in embedder.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+    }
+    tokenizer, old = trim_tokenizer(embedder.tokenizer, choose_pieces(table, words, settings.pieces, prompt_pieces))
+    weights = _count_weights(embedder.model.encoder)
+    shares = [
+        _piece_shares(backend, words).sum() / sum(words.values())
+        for backend in (table.trim(range(len(table)))[0], tokenizer.backend_tokenizer)
+    ]
+    _select_rows(embedder.model, old)
+    export_sentence_transformer(
+        embedder.model, settings.output, tokenizer, overwrite=settings.overwrite, dim=embedder.width
+    )
+    return TrimReport(
+        pieces=(len(table), len(old)),
+        weights=(weights, _count_weights(embedder.model.encoder)),
+        pieces_per_word=(round(float(shares[0]), 4), round(float(shares[1]), 4)),
+        output=settings.output,
+    )
 
 
 def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
@@ -124,33 +125,6 @@ def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
         for language in bitext.languages:  # both sides count for this language
             texts[language] = chain(texts[language], *bitext.pairs(language))
     return texts
-
-
-def _trim(settings: TrimSettings, texts: Mapping[str, Iterable[str]]) -> TrimReport:
-    embedder = SentenceEmbedder.from_pretrained(settings.model, device="cpu")
-    table = PieceTable(embedder.tokenizer)
-    words = word_shares(embedder.tokenizer, texts)
-    prompts = [prompt for prompt in (embedder.prompt, *(embedder.model.config.prompts or {}).values()) if prompt]
-    prompt_pieces = {
-        piece for prompt in prompts for piece in embedder.tokenizer(prompt, add_special_tokens=False)["input_ids"]
-    }
-    tokenizer, old = trim_tokenizer(embedder.tokenizer, choose_pieces(table, words, settings.pieces, prompt_pieces))
-    weights = _count_weights(embedder.model.encoder)
-    shares = [
-        _piece_shares(backend, words).sum() / sum(words.values())
-        for backend in (table.trim(range(len(table)))[0], tokenizer.backend_tokenizer)
-    ]
-    _select_rows(embedder.model, old)
-    export_sentence_transformer(
-        embedder.model, settings.output, tokenizer, overwrite=settings.overwrite, dim=embedder.width
-    )
-    return TrimReport(
-        pieces=(len(table), len(old)),
-        weights=(weights, _count_weights(embedder.model.encoder)),
-        pieces_per_word=(round(float(shares[0]), 4), round(float(shares[1]), 4)),
-        tatoeba={},
-        output=settings.output,
-    )
 
 
 def _count_weights(model: nn.Module) -> int:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declare import setting
 
 
@@ -55,18 +54,3 @@ class WorkSettings:
     def work_folder(self) -> Path:
         """The folder of intermediate results."""
         return Path(self.work or f"{self.output.rstrip('/')}.work")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TatoebaSettings:
-    """The Tatoeba test sets to measure on."""
-
-    tatoeba: str | None = setting(
-        None, "Measure on Tatoeba: a folder of tatoeba.xxx-eng.* files, or a Hub id.", metavar="FOLDER"
-    )
-    sample: int = setting(1000, "Measure at most N pairs per language.", at_least=1)
-
-    def __post_init__(self) -> None:
-        """Refuse the settings of a measurement without its data."""
-        if self.tatoeba is None and self.sample != 1000:
-            raise RecipeError("--sample is for the accuracy on Tatoeba: add --tatoeba")
