@@ -77,7 +77,6 @@ def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(stud
     assert all(0 <= mean <= 100 and sd is None for mean, sd in trained["groups"]["pairs"]["all"].values())
     assert untrained["cost"] == {} and untrained["steps"] == 0
     assert trained["cost"]["cpu_seconds"][0] > 0 and trained["cost"]["peak_mib"][0] > 50
-    assert [step for step, _ in results["runs"][1]["curves"]["translation_ranking"]] == [1, 2, 3, 4]
     assert json.loads((study.out / "report.json").read_text()) == json.loads(json.dumps(results))
     (run,) = [run for run in study.runs() if run.seed is not None]
     assert not list(run.training.glob("checkpoint-*"))

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_reader import Page
 from study_file import StudyFile
 from transformers import AutoConfig, AutoModel
 
 from hf_xsent.comparison.process import measure, open_embedder, train, with_features
-from hf_xsent.comparison.report import report_document
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.study import check_methods, read_study
 from hf_xsent.errors import HfXsentError
@@ -31,7 +29,6 @@ def pivots(study: StudyFile) -> StudyFile:
     study.content |= {
         "settings": study.content["settings"] | settings | {"recipe": None},
         "poolings": ["sum"],
-        "plot": "layers",
         "methods": {
             "as it is": {"train": False},
             **{f"as it is, layer {layer}": {"train": False, "layers": [layer]} for layer in (0, 2)},
@@ -42,9 +39,7 @@ def pivots(study: StudyFile) -> StudyFile:
     return study
 
 
-def test_runs_share_the_features_of_the_encoder_and_are_drawn_over_layers(
-    pivots: StudyFile, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_runs_share_the_features_of_the_encoder(pivots: StudyFile, caplog: pytest.LogCaptureFixture) -> None:
     pivots.write()
     runs = pivots.runs()
     with caplog.at_level("INFO", logger="hf_xsent"):
@@ -62,11 +57,6 @@ def test_runs_share_the_features_of_the_encoder_and_are_drawn_over_layers(
     assert isinstance(with_features(runs[0], open_embedder(runs[0])), CachedEncoder)
     results = json.loads(json.dumps(collect(pivots.read(), runs)))
     assert len({str(row["groups"]) for row in results["summary"]}) > 1
-    (drawn,) = [
-        svg for svg in Page(report_document(results).html()).svgs if svg.get("aria-label").endswith("by layers")
-    ]
-    names = [text.text for text in drawn.iter() if text.get("class") == "name"]
-    assert names == ["sum pooling: as it is, layer", "sum pooling: supervised, layer"]
 
 
 def test_the_folder_of_features_decides_nothing_but_none_does(pivots: StudyFile) -> None:

@@ -101,7 +101,6 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"tasks": {"tatoeba": {"data": "x", "language": 3}}}, "tatoeba: unknown key 'language'; did you mean 'lan"),
         ({"tasks": {"pairs": {"data": "x", "max_pairs": "a"}}}, "pairs: max_pairs takes a whole number, not"),
         ({"tasks": {"bucc": {"data": "x", "max_pairs": 4}}}, "tasks.bucc: unknown key 'max_pairs'"),
-        ({"plot": "layer"}, "plot: unknown key 'layer'; did you mean 'layers'"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[str, Any], told: str):

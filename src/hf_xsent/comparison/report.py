@@ -1,27 +1,24 @@
-"""Write the report of a study: report.json, report.md, report.html (tables, charts, learning curves), and TASK.svg."""
+"""Write the report of a study: report.json, report.md, report.html (tables and charts), and TASK.svg."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from os.path import commonprefix
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from hf_xsent.evaluation.report import published_scores
 from hf_xsent.evaluation.summary import language_name
 from hf_xsent.files import write_json, write_text
-from hf_xsent.pages.charts import Mark, bar_chart, curve_chart, point_chart, standalone
-from hf_xsent.pages.document import Document, Html, Part, fold, heading, legend
+from hf_xsent.pages.charts import Mark, point_chart, standalone
+from hf_xsent.pages.document import Document, Html, Part, fold, heading
 from hf_xsent.pages.tables import Cell, Table
 
 Results = Mapping[str, Any]
 Row = Mapping[str, Any]
 MeanAndSd = Sequence[float | None]
 
-DEV_ACCURACY = "eval_accuracy"
 PUBLISHED_NOTE = "In italics: published scores on the same test sentences, from other encoders, data and budgets."
 INTERVAL_NOTE = (
     "Intervals cover the noise of test items (paired bootstrap) and, for methods with several seeds, that of seeds."
@@ -45,7 +42,6 @@ def report_document(results: Results) -> Document:
     note = "Cost of training, without loading and without measurements on dev and on the tasks."
     sections: dict[str, Sequence[Part]] = {task: _task_section(results, task) for task in results["tasks"]}
     sections |= {
-        "Learning curves": _learning_curves(results),
         "Cost of training": [note, costs] if costs.rows else [],
         "Unfinished runs": [states] if states.rows else [],
         "How each method was trained": [*_recipes(results)],
@@ -89,94 +85,34 @@ def _task_section(results: Results, task: str) -> list[Part]:
         parts += [heading(f"Differences to {best}"), f"{verdict(results, task)} {INTERVAL_NOTE}", differences]
     parts.append(heading(f"Score against cost: {column_name(about, about['columns'][0])}"))
     parts.append(Html(_score_against_cost(results, task)))
-    return [*parts, *setting_curves(results, task), *_language_bars(results, task)]
-
-
-def _series(results: Results) -> dict[str, int]:
-    """Number the methods: the number chooses the color in charts."""
-    return {name: number for number, name in enumerate(dict.fromkeys(run["method"] for run in results["runs"]))}
+    return [*parts, *_language_tables(results, task)]
 
 
 def _score_against_cost(results: Results, task: str) -> str:
     """Draw each method at its cost of training and its score."""
-    rows, series = finished_rows(results), _series(results)
+    rows = finished_rows(results)
+    methods = list(dict.fromkeys(run["method"] for run in results["runs"]))  # the number is that of a color
     several = len({row["pooling"] for row in rows}) > 1
     marks = []
     for row in rows:
         score, deviation = headline(results, row, task)
         minutes = (row["cost"].get("cpu_seconds") or [0.0])[0] / 60
         label = row_name(row) if several else row["method"]
-        marks.append(Mark(minutes, score, series[row["method"]], label, deviation))
+        marks.append(Mark(minutes, score, methods.index(row["method"]), label, deviation))
     return point_chart(f"{task}: score against cost", marks, "CPU minutes of training")
 
 
-def setting_curves(results: Results, task: str) -> list[Part]:
-    """Draw the main score of a task as a function of the study's ``plot`` setting.
-
-    Methods that differ only in this setting are the points of one curve.
-    """
-    setting, about = results.get("plot"), results["tasks"][task]
-    recipes = {row_name(run): run["recipe"] for run in results["runs"]}
-    points: dict[str, list[tuple[float, float]]] = {}
-    names: dict[str, list[str]] = {}
-    for row in finished_rows(results):
-        recipe = recipes[row_name(row)]
-        value = recipe.get(setting)
-        value = value[0] if isinstance(value, list) and len(value) == 1 else value
-        if isinstance(value, int | float):
-            others = json.dumps([row["pooling"], {**recipe, setting: None}], sort_keys=True, default=str)
-            points.setdefault(others, []).append((value, headline(results, row, task)[0]))
-            names.setdefault(others, []).append(f"{row['pooling']} pooling: {row['method']}")
-    curves: dict[str, tuple[int, list[tuple[float, float]]]] = {}
-    for number, (others, line) in enumerate(points.items()):
-        if len(line) > 1:
-            name = commonprefix(names[others]).strip(" ,:")
-            curves[f"{name} ({number + 1})" if name in curves else name] = (number, sorted(line))
-    if not curves:
-        return []
-    title = f"{task}, {column_name(about, about['columns'][0])}, by {setting}"
-    return [heading(title), Html(curve_chart(title, curves, str(setting), named=True))]
-
-
-def _language_bars(results: Results, task: str) -> Iterator[Part]:
-    """Draw a chart per pooling, with one bar per language and method."""
-    rows, series, main = finished_rows(results), _series(results), results["tasks"][task]["main"]
+def _language_tables(results: Results, task: str) -> Iterator[Part]:
+    """List the main score of each language and method, in a table per pooling."""
+    rows, main = finished_rows(results), results["tasks"][task]["main"]
     for pooling in dict.fromkeys(row["pooling"] for row in rows):
         of_method = {row["method"]: row["languages"][task] for row in rows if row["pooling"] == pooling}
-        codes = dict.fromkeys(code for languages in of_method.values() for code in languages)
-        values = {
-            language_name(code): [of_method.get(method, {}).get(code, {}).get(main, [None])[0] for method in series]
-            for code in codes
-        }
-        if values:
-            chart = bar_chart(f"{task} by language, {pooling} pooling", values, list(series))
-            yield fold(f"By language, {pooling} pooling", f"{legend(series)}\n{chart}")
-
-
-def _learning_curves(results: Results) -> list[Part]:
-    """Draw dev accuracy and the loss of each objective over steps, one chart per pooling."""
-    series, parts, drawn = _series(results), list[Part](), set[str]()
-    kinds = dict.fromkeys(kind for run in results["runs"] for kind in run["curves"])
-    for kind in sorted(kinds, key=lambda kind: kind != DEV_ACCURACY):
-        for pooling in dict.fromkeys(run["pooling"] for run in results["runs"]):
-            runs = [run for run in results["runs"] if run["pooling"] == pooling]
-            means = {method: mean_curve([run for run in runs if run["method"] == method], kind) for method in series}
-            curves = {method: (series[method], curve) for method, curve in means.items() if len(curve) > 1}
-            if curves:
-                drawn.update(curves)
-                name = "Accuracy on dev" if kind == DEV_ACCURACY else f"Loss of {kind.replace('_', ' ')}"
-                title = f"{name}, {pooling} pooling"
-                parts += [heading(title), Html(curve_chart(title, curves, "step"))]
-    return [legend({name: number for name, number in series.items() if name in drawn}), *parts] if parts else []
-
-
-def mean_curve(runs: Sequence[Mapping[str, Any]], kind: str) -> list[tuple[float, float]]:
-    """Average a curve over seeds, at the steps that all runs logged; use only finished runs, if there are any."""
-    logged = [run for run in runs if run["curves"].get(kind)]
-    averaged = [run for run in logged if run["state"] == "finished"] or logged
-    curves = [dict(run["curves"][kind]) for run in averaged]
-    steps = [step for step in curves[0] if all(step in curve for curve in curves)] if curves else []
-    return [(step, mean(curve[step] for curve in curves)) for step in steps]
+        scores = [
+            [language_name(code), *(score_cell(languages.get(code, {}).get(main)) for languages in of_method.values())]
+            for code in dict.fromkeys(code for languages in of_method.values() for code in languages)
+        ]
+        if scores:
+            yield fold(f"By language, {pooling} pooling", Table(["language", *of_method], scores).html())
 
 
 def _recipes(results: Results) -> Iterator[Part]:

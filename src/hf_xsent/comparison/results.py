@@ -1,10 +1,10 @@
-"""Collect the results of runs: means over seeds, differences to the best, learning curves, costs."""
+"""Collect the results of runs: means over seeds, differences to the best, costs."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -41,7 +41,6 @@ def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
             if about["columns"]
         },
         "runs": records,
-        "plot": study.plot,
         "versions": versions(),
     }
 
@@ -60,19 +59,8 @@ def _record(run: Run) -> dict[str, Any]:
         "steps": run.steps,
         "cost": {name: cost[name] for name in COSTS if name in cost},
         "scores": {task: asdict(measured.report) for task in run.tasks if (measured := run.measurement(task))},
-        "curves": _curves(metrics),
         "recipe": run.published_recipe,
     }
-
-
-def _curves(metrics: Iterable[Record]) -> dict[str, list[list[float]]]:
-    """Return the steps and values of each objective's loss and of dev accuracy."""
-    curves: dict[str, list[list[float]]] = {}
-    for line in metrics:
-        for key, value in line.items():
-            if key.startswith("loss_") or key == "eval_accuracy":
-                curves.setdefault(key.removeprefix("loss_"), []).append([line["step"], value])
-    return curves
 
 
 def _summary(records: Sequence[Record]) -> dict[str, Any]:

@@ -48,12 +48,6 @@ class CompareSettings:
     )
     poolings: list[str] = setting(["mean"], "Poolings of sentence embeddings.")
     seeds: list[int] = setting([0], "Random seeds.")
-    plot: str | None = setting(
-        None,
-        "A setting, such as layers or learning_rate: the report draws each task's main score over it; methods that "
-        "state it, and differ only in it, form a curve. (default: none)",
-        results=False,
-    )
     output: str | None = setting(
         None,
         "Write runs and report into this folder. (default: runs/ and the study's name)",

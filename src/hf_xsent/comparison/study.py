@@ -43,7 +43,6 @@ class Study:
     budget: Budget
     methods: tuple[Method, ...]
     tasks: dict[str, dict[str, Any]]  # options by name
-    plot: str | None = None  # a setting; the report draws each task's main score over it
     output: Path = Path()
     dry_run: bool = False
 
@@ -86,8 +85,6 @@ def _with_weights(content: Mapping[str, Any]) -> dict[str, Any]:
 def _study(settings: CompareSettings, file: Path) -> Study:
     shared = dict(settings.settings or {})
     _check_recipe("settings", shared)
-    if settings.plot is not None:
-        check_known([settings.plot], recipe_settings(), "plot: ")
     for task, options in (settings.tasks or {}).items():
         check_options(task, options)
     name = file.stem or "study"
@@ -100,7 +97,6 @@ def _study(settings: CompareSettings, file: Path) -> Study:
         budget=_budget(settings.budget or {}),
         methods=methods,
         tasks={name: _options(name, options, methods) for name, options in (settings.tasks or {}).items()},
-        plot=settings.plot,
         output=Path(settings.output or f"runs/{name}"),
         dry_run=settings.dry_run,
     )
