@@ -10,10 +10,9 @@ from typing import Any
 from hf_xsent.data.output import check_output, write_records
 from hf_xsent.data.pairs import PairParts, open_pairs, store_pairs
 from hf_xsent.data.readers.compression import is_jsonl
-from hf_xsent.data.readers.formats import read_valid_pairs
 from hf_xsent.data.readers.records import pair_record
 from hf_xsent.data.readers.sources import source_files
-from hf_xsent.data.words.links import format_links, with_links
+from hf_xsent.data.words.links import format_links
 from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import OutputError
 from hf_xsent.files import digest, write_text
@@ -41,7 +40,7 @@ class AlignedPairs:
 
 @command(AlignWordsSettings)
 def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
-    """Link the words of each pair, or convert links; write JSONL with the pairs, or Pharaoh lines.
+    """Link the words of each pair; write JSONL with the pairs, or Pharaoh lines.
 
     A higher ``threshold`` gives fewer, more precise links: embedding has probabilities (default 0.3), span sums of two
     (default 0.9). Of several processes, only the first writes and returns the number of pairs with links.
@@ -53,12 +52,9 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     ```
     """
     source = open_pairs(settings)
-    check_output(settings.output, [*source_files(source), *filter(None, [settings.links])])
+    check_output(settings.output, source_files(source))
     if Path(settings.output).suffix.lower() == ".parquet":
         raise OutputError(f"cannot write {settings.output} as Parquet: name the output .jsonl or .links")
-    if settings.links:
-        return _write(settings.output, with_links(read_valid_pairs(source), settings.links, settings.link_words))
-    settings.check_aligner()
     size = _ALL_PAIRS if settings.aligner == "statistical" else PAIRS_PER_PART
     parts = store_pairs([source], settings.work_folder / "pairs", size)
     job = AlignmentJob(settings if settings.engine == "local" else replace(settings, device="cpu"), parts, settings)

@@ -24,7 +24,6 @@ class WordAligner(Protocol):
 
 def open_aligner(settings: AlignerSettings) -> WordAligner:
     """Load the aligner and its model."""
-    settings.check_aligner()
     if settings.aligner == "statistical":
         from hf_xsent.words.statistical import StatisticalAligner
 

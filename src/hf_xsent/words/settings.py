@@ -40,7 +40,7 @@ class AlignerSettings:
         None, "Compute on this torch device. (default: a GPU per process if available, else the CPU)", local=True
     )
 
-    def check_aligner(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse settings that the aligner does not have."""
         if self.aligner != "statistical" and self.model is None:
             raise RecipeError(f"the {self.aligner} aligner needs a model: a folder or a Hub id")
@@ -60,27 +60,9 @@ class AlignWordsSettings(AlignerSettings, WorkSettings, PairSettings):
 
     hf-xsent align-words pairs.tsv --model xlm-roberta-base -o pairs.jsonl   # then: … --data de=pairs.jsonl
     hf-xsent align-words pairs.tsv --aligner statistical -o pairs.links      # one line of links per pair
-    hf-xsent align-words pairs.tsv --links other.txt --link_words spaces -o pairs.jsonl   # convert another tool's links
     torchrun --nproc_per_node 8 --no-python hf-xsent align-words …   # share the pairs among processes
 
     Interrupted? The same command resumes: links are cached in the work folder.
     """
 
     output: str = output_setting("Write pairs with links (.jsonl) or Pharaoh lines here.")
-    links: str | None = setting(None, "Convert these links (Pharaoh lines) instead of aligning.", metavar="FILE")
-    link_words: str = setting(
-        "script",
-        "--links numbers words as align-words splits them (script), or words between spaces.",
-        choices=("script", "spaces"),
-    )
-
-    def __post_init__(self) -> None:
-        """Refuse to align and to convert links at once."""
-        settings = {"model": self.model, "layer": self.layer, "threshold": self.threshold}
-        aligning = [name for name, value in settings.items() if value is not None]
-        changed = {"aligner": self.aligner != "embedding", "precision": self.precision != "float32"}
-        aligning += [name for name, is_set in (changed | {"device": self.device is not None}).items() if is_set]
-        if self.links and aligning:
-            raise RecipeError(f"--links converts links instead of aligning: omit --{aligning[0]}")
-        if not self.links and self.link_words != "script":
-            raise RecipeError("--link_words is for --links: give --links, or omit --link_words")

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.words.links import check_links, format_links, links_of_units, parse_links, with_links
-from hf_xsent.errors import DataError
+from hf_xsent.data.words.links import check_links, format_links, links_of_units, parse_links
 
 PAIRS = [("ein Hund rennt", "a dog is running"), ("ja", "yes"), ("Wo ist er ?", "where is he ?")]
 
@@ -31,28 +30,17 @@ def test_pairs_carry_their_links_through_cleaning_and_splits(tmp_path: Path) -> 
     }
 
 
-def test_links_of_words_between_spaces_hold_for_all_words_within() -> None:
-    assert check_links("0-0 1-1", "x:1", "a-b c", "x (y)", "spaces") == "0-0 1-0 2-0 3-1 3-2 3-3"
-    assert check_links("0-0 1-1", "x:1", "a-b c", "x (y)") == "0-0 1-1"
-
-
 @pytest.mark.parametrize(
     ("links", "message"),
     [
-        (["0-0", "", "0-9"], ":3: the link 0-9 is outside the target, which has 4 words (script)"),
-        (["3-0", "", ""], ":1: the link 3-0 is outside the source, which has 3 words (script)"),
-        (["0-0", "0:0", ""], ":2: links must be written like '0-0 1-2', not '0:0'"),
-        (["0-0", "0-0-0", ""], ":2: links must be written like '0-0 1-2', not '0-0-0'"),
-        (["0-0", ""], " has only 2 lines; give one line of links per pair"),
-        (["0-0", "", "", "0-0"], " has more lines than the 3 pairs; give one line of links per pair"),
+        ("0-9", "x:3: the link 0-9 is outside the target, which has 4 words"),
+        ("5-0", "x:3: the link 5-0 is outside the source, which has 4 words"),
+        ("0:0", "x:3: links must be written like '0-0 1-2', not '0:0'"),
+        ("0-0-0", "x:3: links must be written like '0-0 1-2', not '0-0-0'"),
     ],
 )
-def test_a_bad_links_file_is_one_sentence_with_its_place(tmp_path: Path, links: list[str], message: str) -> None:
-    path = tmp_path / "de.links"
-    path.write_text("".join(f"{line}\n" for line in links), encoding="utf-8")
-    with pytest.raises(DataError) as error:
-        list(with_links(PAIRS, str(path), "script"))
-    assert str(error.value).startswith(f"{path}{message}")
+def test_bad_links_are_one_sentence_with_their_place(links: str, message: str) -> None:
+    assert str(check_links(links, "x:3", *PAIRS[2])).startswith(message)
 
 
 def test_links_of_units_lose_cut_words_and_repetitions() -> None:

@@ -6,13 +6,10 @@ A link is a source and a target position, counted from 0. Stored links are betwe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.words.splitting import split_words, words_of_pieces
+from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import DataError, shortened
 
 Link = tuple[int, int]
@@ -39,43 +36,23 @@ def best_first(scores: Mapping[Link, float]) -> list[Link]:
     return sorted(scores, key=lambda link: (-scores[link], link))
 
 
-def check_links(links: Any, place: str, source: str, target: str, splitter: str = "script") -> str | DataError | None:
+def check_links(links: Any, place: str, source: str, target: str) -> str | DataError | None:
     """Return the links of a pair between the words of `split_words`, None if it has none, or a `DataError`.
 
-    ``place`` is where the links were read. With ``splitter="spaces"`` a link is between two tokens; it becomes links
-    between all words in them.
+    ``place`` is where the links were read.
     """
     if links is None:
         return None
     if not isinstance(links, str) or not _LINKS.fullmatch(links.strip()):
         return DataError(f"{place}: links must be written like '0-0 1-2', not {shortened(links)}")
     parsed = parse_links(links)
-    sides = [split_words(text, splitter) for text in (source, target)]
+    sides = [split_words(text) for text in (source, target)]
     for link in parsed:
         for number, words, name in zip(link, sides, ("source", "target"), strict=True):
             if number >= len(words):
                 return DataError(f"{place}: the link {link[0]}-{link[1]} is outside the {name}, which has "
-                                 f"{len(words)} words ({splitter}); positions count from 0")  # fmt: skip
-    if splitter != "script":
-        inner = [words_of_pieces(split_words(words.text), words.spans) for words in sides]
-        parsed = [link for i, j in parsed for link in product(inner[0][i], inner[1][j])]
+                                 f"{len(words)} words; positions count from 0")  # fmt: skip
     return format_links(dict.fromkeys(parsed)) or None
-
-
-def with_links(pairs: Iterable[tuple[Any, ...]], path: str, splitter: str) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """Yield each pair with the links in the same line of a file; raise an error for bad links and missing lines."""
-    file = lines(Path(path))
-    count = 0
-    for count, pair in enumerate(pairs, start=1):
-        number, text = next(file, (0, None))
-        if text is None:
-            raise DataError(f"{path} has only {count - 1} lines; give one line of links per pair")
-        links = check_links(text, f"{path}:{number}", pair[0], pair[1], splitter)
-        if isinstance(links, DataError):
-            raise links
-        yield pair, links or ""
-    if next(file, None) is not None:
-        raise DataError(f"{path} has more lines than the {count} pairs; give one line of links per pair")
 
 
 def links_of_units(links: Sequence[Link], sides: tuple[list[int], list[int]]) -> list[Link]:
