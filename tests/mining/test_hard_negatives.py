@@ -151,7 +151,8 @@ def test_mined_negatives_are_trained_on(
     run.assert_goes_on_exactly(data=mined, objectives=objectives, pairs_per_chunk=2, languages=["de", "fr", "en"])
     trainer = run.start("--overwrite", data=mined, objectives=objectives)
     plain = run.start("--overwrite", data=mined, objectives={"translation_ranking": {"symmetric": True}})
-    assert [sum("negative" in key for key in trained._batch) for trained in (trainer, plain)] == [6, 0]
+    batches = [next(iter(trained.get_train_dataloader())) for trained in (trainer, plain)]
+    assert [sum("negative" in key for key in batch) for batch in batches] == [6, 0]
     assert trainer.state.log_history[1]["loss"] > plain.state.log_history[1]["loss"]
     with pytest.raises(RecipeError, match="no pair has any: train on the JSONL of hf-xsent mine-negatives"):
         run.start("--overwrite", objectives=objectives)

@@ -1,28 +1,21 @@
-"""Open the sentence pairs of a command, in one file or in memory, and store them in parts that processes share."""
+"""Open the sentence pairs of a command, in one file or in memory, and read them in parts that processes share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.arrow import RowWriter, read_batches
-from hf_xsent.data.cleaning.report import CleaningCounts
+from hf_xsent.data.arrow import read_batches
+from hf_xsent.data.cache import CachedPairs
 from hf_xsent.data.pair_settings import PairSettings
 from hf_xsent.data.readers.columns import parse_columns
-from hf_xsent.data.readers.formats import LinkedPair, read_valid_pairs
-from hf_xsent.data.readers.records import PAIR_FIELDS, arrow_columns
+from hf_xsent.data.readers.formats import LinkedPair
+from hf_xsent.data.readers.records import PAIR_FIELDS
 from hf_xsent.data.readers.resolving import resolve_sources
-from hf_xsent.data.readers.sources import BitextSource, source_files
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import RecipeError
-from hf_xsent.files import digest
-from hf_xsent.logs import Progress
-from hf_xsent.runs.identity import identify_files
-from hf_xsent.runs.store import Store
-
-_FILE = "pairs.arrow"
+from hf_xsent.files import digest, file_digest
 
 
 def open_pairs(settings: PairSettings) -> BitextSource:
@@ -36,45 +29,40 @@ def open_pairs(settings: PairSettings) -> BitextSource:
     return sources[0]
 
 
-class PairParts(Sequence[list[LinkedPair]]):
-    """All pairs of some sources, uncleaned, in parts of equal size (the last may be smaller)."""
+def store_pairs(language: str, sources: Sequence[BitextSource], folder: Path, pairs_per_part: int) -> PairParts:
+    """Read all pairs once, without cleaning, and store them; raise an error at a bad row."""
+    path, _ = CachedPairs(language, tuple(sources), cleaning=None, on_error="raise", max_pairs=None).load(folder)
+    return PairParts(path, pairs_per_part)
 
-    def __init__(self, path: Path, fingerprint: str) -> None:
-        self.fingerprint, self._path, self._batches = fingerprint, path, read_batches(path)
+
+class PairParts(Sequence[list[LinkedPair]]):
+    """The pairs of an Arrow file in parts of equal size (the last may be smaller)."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        import pyarrow as pa
+
+        self._path, self._size = path, size
+        table = pa.Table.from_batches(read_batches(path))
+        self.columns = table.column_names  # the fields that any pair has
+        self._parts = [table.slice(start, size) for start in range(0, len(table), size)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the path, not the pairs."""
-        return type(self), (self._path, self.fingerprint)
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __getitem__(self, number: Any) -> Any:
-        batch = self._batches[number]
-        stored = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-        return list(zip(*(stored.get(name, [None] * len(batch)) for name in PAIR_FIELDS), strict=True))
+        return type(self), (self._path, self._size)
 
     @property
-    def columns(self) -> list[str]:
-        """Return the fields that any pair has."""
-        return list(self._batches[0].schema.names)
+    def fingerprint(self) -> str:
+        """Return a hash of all pairs, in their order and parts."""
+        return digest([file_digest(self._path), self._size])
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, number: Any) -> Any:
+        part = self._parts[number]
+        stored = {name: part.column(name).to_pylist() for name in self.columns}
+        return list(zip(*(stored.get(name, [None] * len(part)) for name in PAIR_FIELDS), strict=True))
 
     def pairs(self) -> Iterator[LinkedPair]:
         """Iterate over the pairs of all parts."""
         return (pair for part in self for pair in part)
-
-
-def store_pairs(sources: Sequence[BitextSource], folder: Path, pairs_per_part: int) -> PairParts:
-    """Read all pairs once, and store them; raise an error at a bad row."""
-
-    def write(part: Path) -> None:
-        part.mkdir()
-        pairs = (pair for source in sources for pair in read_valid_pairs(source))
-        with closing(RowWriter(part, arrow_columns())) as writer:
-            writer.add(iter(Progress(pairs, desc="reading", unit=" pairs", unit_scale=True, delay=2)))
-            CleaningCounts(writer.count, writer.count).require_pairs(" and ".join(source.name for source in sources))
-            writer.write(part / _FILE, writer.distinct(), None, pairs_per_part)
-
-    contents = identify_files(path for source in sources for path in source_files(source))
-    fingerprint = digest([[asdict(source) for source in sources], contents, pairs_per_part])
-    return Store(folder).get(fingerprint, write, lambda stored: PairParts(stored / _FILE, fingerprint))

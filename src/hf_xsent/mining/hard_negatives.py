@@ -85,7 +85,9 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     for language in sources:
         check_writable(output / f"{language}.jsonl", inputs)
     fill, encoder = engine(settings), open_encoder(settings)
-    texts = {language: store_pairs(each, work / "pairs", _PAIRS_PER_PART) for language, each in sources.items()}
+    texts = {
+        language: store_pairs(language, each, work / "pairs", _PAIRS_PER_PART) for language, each in sources.items()
+    }
     pool = list(texts.values()) if settings.all_targets else None
     mined = MinedNegatives()
     mined.output = settings.output

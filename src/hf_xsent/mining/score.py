@@ -70,7 +70,7 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     source, pool_files = open_pairs(settings), [file for file in (settings.source_pool, settings.target_pool) if file]
     check_output(settings.output, [*source_files(source), *pool_files])
     pair_filter = None if settings.filter is None else _open_filter(settings, source)
-    parts = store_pairs([source], settings.work_folder / "pairs", _PAIRS_PER_PART)
+    parts = store_pairs(settings.language, [source], settings.work_folder / "pairs", _PAIRS_PER_PART)
     fill, encoder = engine(settings), open_encoder(settings)
     sides = [load_sentences(file, settings.work_folder / "sentences") for file in pool_files]
     for file, side in zip(pool_files, sides, strict=True):

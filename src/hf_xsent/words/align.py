@@ -56,7 +56,7 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     if Path(settings.output).suffix.lower() == ".parquet":
         raise OutputError(f"cannot write {settings.output} as Parquet: name the output .jsonl or .links")
     size = _ALL_PAIRS if settings.aligner == "statistical" else PAIRS_PER_PART
-    parts = store_pairs([source], settings.work_folder / "pairs", size)
+    parts = store_pairs(settings.language, [source], settings.work_folder / "pairs", size)
     job = AlignmentJob(settings if settings.engine == "local" else replace(settings, device="cpu"), parts, settings)
     model = None if settings.model is None else identify_model(settings.model)
     decisive = [parts.fingerprint, settings.aligner, job.aligner.identity, model]

@@ -37,15 +37,10 @@ _READERS: dict[str, Callable[[BitextSource], Iterator[Any]]] = {
 
 def read_pairs(source: BitextSource) -> Iterator[tuple[str, str]]:
     """Stream the pairs of a source; raise the error of the first bad row."""
-    yield from (pair[:2] for pair in read_valid_pairs(source))
-
-
-def read_valid_pairs(source: BitextSource) -> Iterator[LinkedPair]:
-    """Stream pairs with their word links and negatives; raise the error of the first bad row."""
     for pair in read_linked_pairs(source):
         if isinstance(pair, DataError):
             raise pair
-        yield pair
+        yield pair[:2]
 
 
 def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
