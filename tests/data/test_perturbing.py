@@ -146,6 +146,7 @@ def test_an_unknown_rule_is_an_error():
     assert len(RULES) == 6
 
 
-def test_one_string_is_an_error():
-    with pytest.raises(DataError, match="sentences are one string: give a list"):
-        perturb("In London, Anna did not win the 3 races.", "en")
+@pytest.mark.parametrize("sentences", ["In London, Anna did not win the 3 races.", ["a dog", None]])
+def test_one_string_and_missing_sentences_are_errors(sentences: list[str]):
+    with pytest.raises(DataError, match="sentences are one string, or some are not text: give a list"):
+        perturb(sentences, "en")

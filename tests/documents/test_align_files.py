@@ -124,6 +124,7 @@ def test_only_the_first_process_writes(folders: Path, model: Any, monkeypatch: p
         ({"languages": ["german", "fr"], "split": "text"}, "unknown language code"),
         ({"languages": ["de", "fr"]}, "languages has the rules of sentence splitting: add (--)?split text"),
         ({"languages": ["de"], "split": "text"}, "(--)?languages takes the codes of source and target"),
+        ({"device": "cpu"}, "device applies to a model given by its folder"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_encoded(

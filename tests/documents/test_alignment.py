@@ -108,6 +108,13 @@ def test_a_document_that_is_no_list_of_sentences_is_refused(model: Any, target: 
         align_documents(["Guten Tag."], target, model)
 
 
+@pytest.mark.parametrize("numbers", [[0, 1], [0, 0, 0, 1]])
+def test_each_sentence_has_a_paragraph_number(model: Any, numbers: list[int]) -> None:
+    texts = sentences("de", *map(words, range(3)))
+    with pytest.raises(DataError, match=rf"{len(numbers)} paragraph numbers for 3 sentences: give one each"):
+        align_documents(texts, texts, model, source_paragraphs=numbers)
+
+
 @pytest.mark.parametrize("order", [range(59, -1, -1), np.random.default_rng(0).permutation(60)])
 def test_reversed_and_shuffled_documents_are_refused(model: Any, order: Any) -> None:
     source = [words(number) for number in range(60)]

@@ -69,6 +69,13 @@ def test_translations_are_written_best_first_with_their_lines(folder: Path) -> N
         assert (row["source_rank"], row["target_rank"]) == ("1", "1")
 
 
+def test_mined_pairs_have_the_lines_of_the_files(folder: Path) -> None:
+    (folder / "a.txt").write_text("\na3\na3\n" + (folder / "a.txt").read_text())  # lines that are not mined
+    mined = _mine(folder).pairs
+    lines = [[int(row[f"{side}_line"]) - 1 for row in _rows(folder / "out.tsv")] for side in ("source", "target")]
+    assert [mined.source.tolist(), mined.target.tolist()] == lines
+
+
 @pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
 def test_other_formats_hold_the_same_pairs(folder: Path, name: str) -> None:
     _mine(folder)
@@ -258,6 +265,8 @@ def test_the_scores_are_drawn_with_the_threshold(folder: Path) -> None:
         ({"margin": "ration"}, "margin 'ration' is unknown: use ratio, distance, absolute"),
         ({"top": -5}, "top -5 is not at least 1"),
         ({"threshold": 1.06, "calibrate": "gold.tsv"}, "threshold"),
+        ({"probes": 8}, "probes is for IVF indexes"),
+        ({"probes": 8, "index": "HNSW32"}, "probes is for IVF indexes"),
     ],
 )
 def test_wrong_settings_raise_before_the_work(folder: Path, settings: dict[str, Any], message: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from numbered_words import Words
 
 from hf_xsent import load_bitext, mine_files, score_pairs
-from hf_xsent.errors import DataError, OutputError, RecipeError
+from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.mining import score
 from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.top_k import Neighbours
@@ -78,6 +78,8 @@ def test_pools_give_margins_on_the_device(pairs: Path, tmp_path: Path, monkeypat
         score_pairs(pairs, tmp_path / "scored.tsv", Letters(), k=99, **options)
     with pytest.raises(RecipeError, match="margins need both pools"):
         score_pairs(pairs, tmp_path / "scored.tsv", Letters(), source_pool=files[0])
+    with pytest.raises(ModelError, match="device applies to a model given by its folder"):
+        score_pairs(pairs, tmp_path / "scored.tsv", Letters(), device="cpu")
 
 
 def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
@@ -137,6 +139,17 @@ def test_a_line_break_in_a_text_breaks_no_row(tmp_path: Path) -> None:
     score_pairs(tmp_path / "pairs.jsonl", tmp_path / "scored.tsv", Letters())
     _, line = (tmp_path / "scored.tsv").read_text(encoding="utf-8").splitlines()
     assert line.split("\t")[2:] == ["aa b c", "a b c"]
+
+
+@pytest.mark.parametrize("output", ["scored.jsonl", "scored.parquet"])
+def test_links_and_negatives_stay(tmp_path: Path, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hf_xsent.data.output._ROWS_PER_GROUP", 1)
+    records = [{"source": "a1", "target": "b1"}, {"source": "a2", "target": "b2"}]
+    records[1] |= {"links": "0-0", "target_negatives": ["b3", "b4"]}  # type: ignore[dict-item]
+    (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    score_pairs(tmp_path / "pairs.jsonl", tmp_path / output, Words())
+    bitext = load_bitext({"de": tmp_path / output}, cleaning=None, cache_dir=tmp_path / "cache")
+    assert list(bitext) == [record | {"language": "de"} for record in records]
 
 
 @pytest.mark.parametrize("output", ["scored.tsv", "scored.parquet"])

@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hf_xsent.errors import RecipeError, naming_flags
@@ -162,6 +163,9 @@ def test_missing_and_invalid_settings_are_one_sentence(values: Any, flags: Any, 
         ("no", str | None, "no"),
         (["de", "no"], list[str], ["de", "no"]),
         (Path("a"), str, "a"),
+        (np.float32(0.5), float | None, 0.5),
+        (np.int64(3), int, 3),
+        (np.True_, bool, True),
     ],
 )
 def test_a_value_becomes_one_of_its_type(value: Any, hint: Any, expected: Any) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.readers.compression import is_jsonl, strip_compression
+from hf_xsent.data.readers.records import arrow_columns
 from hf_xsent.errors import OutputError
 from hf_xsent.files import check_writable, write_text, writing
 
@@ -86,7 +87,11 @@ def _write_parquet(output: str | Path, columns: Sequence[str], records: Iterable
     first = pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in next(groups, [])])
     if not first.num_rows:
         first = pa.table({name: pa.array([], pa.string()) for name in columns})
-    fields = [field.with_type(pa.string()) if pa.types.is_null(field.type) else field for field in first.schema]
+    known = arrow_columns()  # of fields that the first rows lack
+    fields = [
+        field.with_type(known.get(field.name, pa.string())) if pa.types.is_null(field.type) else field
+        for field in first.schema
+    ]
     with writing(output) as part, pq.ParquetWriter(str(part), pa.schema(fields)) as file:
         file.write_table(first.cast(file.schema))
         for group in groups:

@@ -84,8 +84,8 @@ def perturb(
     ...     print(perturbed.rule, "-", perturbed.text)
     opposite - In London, the new members of the council met.
     """
-    if isinstance(sentences, str):
-        raise DataError("sentences are one string: give a list of sentences")
+    if isinstance(sentences, str) or not all(isinstance(text, str) for text in sentences):
+        raise DataError("sentences are one string, or some are not text: give a list of sentences")
     chosen = RULES if rules is None else tuple(rules)
     for rule in chosen:
         if rule not in RULES:

@@ -57,7 +57,7 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     """
     pairs = pair_documents(settings.source, settings.target, settings.on_error)
     check_output(settings.output, [file for _, *files in pairs for file in files])
-    fill, encoder = engine(settings), open_encoder(settings, MAX_LENGTH)
+    fill, encoder = engine(settings), open_encoder(settings, MAX_LENGTH, searches=False)
     decisive = [_VERSION, encoder.identity, settings.split, settings.languages]
     documents: dict[str, DocumentPair] = {}
     for name, *files in pairs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,10 @@ COLUMNS = ("score", "cosine", "target_rank", "source_rank", "source_line", "targ
 
 @dataclass(frozen=True)
 class MinedFile:
-    """The mined pairs, the file that has them, and the recall of the index (None for the exact search)."""
+    """The mined pairs, the file that has them, and the recall of the index (None for the exact search).
+
+    ``pairs.source`` and ``pairs.target`` are the lines of the two files, or rows of Parquet, counted from 0.
+    """
 
     pairs: MinedPairs
     output: str
@@ -86,9 +89,11 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     if settings.top is not None:
         mined = mined.first(settings.top)
     licence = {} if settings.licence is None else {LICENCE: settings.licence}
-    records = (record | licence for record in _records(mined, sides, inputs))
+    lines = [side.lines_of(rows) for side, rows in zip(sides, (mined.source, mined.target), strict=True)]
+    ids = [read.ids(of_side) for read, of_side in zip(inputs, lines, strict=True)]
+    records = (record | licence for record in _records(mined, sides, ids))
     write_records(settings.output, (*COLUMNS, *licence), records)
-    return MinedFile(mined, settings.output, recall)
+    return MinedFile(replace(mined, source=lines[0] - 1, target=lines[1] - 1), settings.output, recall)
 
 
 def _open_side(read: MiningInput, encoder: Encoder, settings: MineSettings) -> VectorStore:
@@ -135,10 +140,8 @@ def _calibrate(mined: MinedPairs, gold: set[tuple[int, int]]) -> float:
     return best.threshold
 
 
-def _records(mined: MinedPairs, sides: Sequence[Sentences], inputs: Sequence[MiningInput]) -> Iterator[dict[str, Any]]:
+def _records(mined: MinedPairs, sides: Sequence[Sentences], ids: Sequence[Any]) -> Iterator[dict[str, Any]]:
     names = ("source", "target", "score", "cosine", "target_rank", "source_rank")
-    rows = mined.source, mined.target
-    ids = [read.ids(side.lines_of(row)) for read, side, row in zip(inputs, sides, rows, strict=True)]
     for pair, (i, j, score, cosine, *ranks) in enumerate(mined.rows(*names)):
         lines = (of_side[pair].as_py() if hasattr(of_side, "to_pylist") else int(of_side[pair]) for of_side in ids)
         values = (round(score, 6), round(cosine, 6), *ranks, *lines, sides[0][i][0], sides[1][j][0])

@@ -24,6 +24,7 @@ from hf_xsent.errors import DataError
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.margin import margin_score
 from hf_xsent.mining.neighbours import nearest_one_way
+from hf_xsent.mining.parquet import is_parquet
 from hf_xsent.mining.settings import ScoreSettings
 from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encoder import Encoder, open_encoder
@@ -71,7 +72,7 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     check_output(settings.output, [*source_files(source), *pool_files])
     pair_filter = None if settings.filter is None else _open_filter(settings, source)
     parts = store_pairs(settings.language, [source], settings.work_folder / "pairs", _PAIRS_PER_PART)
-    fill, encoder = engine(settings), open_encoder(settings)
+    fill, encoder = engine(settings), open_encoder(settings, searches=bool(pool_files))
     sides = [load_sentences(file, settings.work_folder / "sentences") for file in pool_files]
     for file, side in zip(pool_files, sides, strict=True):
         if len(side) < settings.k:
@@ -88,7 +89,8 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     records = (record for name, part in zip(names, parts, strict=True) for record in _records(store, name, part))
     if pair_filter is not None:
         records = (row for row in records if pair_filter.accepts(row["source"], row["target"], row["score"]))
-    count = write_records(settings.output, (*COLUMNS, *(name for name in LEDGER if name in parts.columns)), records)
+    others = PAIR_FIELDS[2:] if is_parquet(settings.output) else LEDGER  # TSV has no links and negatives
+    count = write_records(settings.output, (*COLUMNS, *(name for name in others if name in parts.columns)), records)
     report = None if pair_filter is None else CleaningReport({settings.language: pair_filter.counts})
     return ScoredPairs(count, report, settings.output)
 

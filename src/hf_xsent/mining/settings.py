@@ -91,11 +91,11 @@ class MineSettings(SearchSettings):
     k: int = setting(4, "Average the cosines of N nearest neighbours in the margin.", at_least=1)
 
     def __post_init__(self) -> None:
-        """Refuse two ways to choose the threshold, and probes without an index."""
+        """Refuse two ways to choose the threshold, and probes without an index that has cells."""
         if self.threshold is not None and self.calibrate is not None:
             raise RecipeError("--threshold and --calibrate both choose the minimum score: give one of them")
-        if self.probes is not None and self.index is None:
-            raise RecipeError("--probes is for the search through an index: give --index, or drop --probes")
+        if self.probes is not None and not any(kind in str(self.index) for kind in ("auto", "IVF", "IMI")):
+            raise RecipeError("--probes is for IVF indexes: give --index, such as IVF4096,Flat, or drop --probes")
 
 
 @dataclass(frozen=True, kw_only=True)

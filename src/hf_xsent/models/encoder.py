@@ -129,13 +129,13 @@ def append_vectors(table: Any, name: str, vectors: np.ndarray, identity: dict[st
     return table.append_column(pa.field(name, lists.type, metadata={MADE_BY: json.dumps(identity)}), lists)
 
 
-def open_encoder(settings: EncodingSettings, least_max_length: int = 0) -> Encoder:
+def open_encoder(settings: EncodingSettings, least_max_length: int = 0, searches: bool = True) -> Encoder:
     """Open the encoder of a command; with another engine, its workers open the model on their own devices.
 
-    An object given as model has its device; that of the settings is the search's.
+    An object given as model has its device; that of the settings is the search's, if the command ``searches``.
     """
     options = {name: getattr(settings, name) for name in ("pooling", "max_length", "precision")}
-    device = settings.device if isinstance(settings.model, str | os.PathLike) else None
+    device = None if searches and not isinstance(settings.model, str | os.PathLike) else settings.device
     encoder = Encoder(settings.model, **options, device=device, least_max_length=least_max_length)
     encoder.open(None if getattr(settings, "engine", "local") == "local" else "cpu")
     return encoder

@@ -80,6 +80,8 @@ def _converted(value: Any, kinds: Sequence[Any]) -> Any:
         return value
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
+    if getattr(value, "shape", None) == ():  # a number of numpy or torch
+        value = value.item()
     if isinstance(value, str) and not isinstance(parsed := parse_text(value), str):
         scalars = [kind for kind in kinds if kind is not str and get_origin(kind) is not list]
         if (converted := _converted(parsed, scalars)) is not _UNFIT:
