@@ -104,7 +104,7 @@ def test_what_a_killed_process_left_is_never_taken_for_a_result(kind: str, tmp_p
 def test_an_existing_folder_returns_if_its_replacement_cannot_be_moved(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old.txt").write_text("years of work")
-    with pytest.raises(OutputError, match="cannot be written"):
+    with pytest.raises(FileNotFoundError, match=r"missing\.part"):
         files.move_into_place(tmp_path / "missing.part", tmp_path / "out")
     assert os.listdir(tmp_path) == ["out"]
     assert (tmp_path / "out" / "old.txt").read_text() == "years of work"
@@ -122,14 +122,14 @@ def test_a_full_disk_is_an_error_and_leaves_the_old_file(
     write: Callable[[Path], None], full_disk: None, tmp_path: Path
 ) -> None:
     files.write_text(tmp_path / "a", "old")
-    with pytest.raises(OutputError, match=r"/a cannot be written \(.+\): free disk space"):
+    with pytest.raises(OSError, match=f"(No space left on device|File too large): '{tmp_path}/a'"):
         write(tmp_path / "a")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
 
 
 def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    with pytest.raises(OutputError, match=r"a/b\.txt cannot be written \(.+\): free disk space"):
+    with pytest.raises(FileExistsError, match=f"{tmp_path}/a"):
         files.write_text(tmp_path / "a" / "b.txt", "text")
 
 
@@ -143,22 +143,6 @@ def test_errors_of_other_files_are_not_taken_for_ours(tmp_path: Path) -> None:
 # Full and read-only disks
 
 
-@pytest.mark.parametrize("error", ["I/O error: No space left on device (os error 28)", "disk quota (os error 122)"])
-def test_a_full_disk_is_also_known_by_the_text_of_other_libraries(tmp_path: Path, error: str) -> None:
-    with pytest.raises(OutputError, match="out cannot be written .*os error"), files.writing(tmp_path / "out"):
-        raise RuntimeError(error)
-    with pytest.raises(RuntimeError), files.writing(tmp_path / "out"):
-        raise RuntimeError("another reason (os error 2)")
-
-
-@pytest.mark.parametrize("prepare", [files.create_folder, files.check_can_create])
-def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path, prepare: Callable[[Path], object]) -> None:
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="run cannot be written .*: .*use a"):
-        prepare(tmp_path / "file" / "run")
-    prepare(tmp_path / "new")
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
 def test_the_command_line_ends_with_one_sentence(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -168,9 +152,24 @@ def test_the_command_line_ends_with_one_sentence(
 
     monkeypatch.setattr("hf_xsent.cli.load_command", fail)
     assert main(["pretrain"]) == 2
-    assert capsys.readouterr().err.startswith(f"hf-xsent: /some/file: {os.strerror(number)}: ")
-    monkeypatch.setattr("hf_xsent.cli.load_command", lambda _: Path("/none/at/all").read_text())
-    with pytest.raises(FileNotFoundError):
+    assert capsys.readouterr().err == f"hf-xsent: /some/file: {os.strerror(number)}\n"
+
+
+def test_the_command_line_knows_a_full_disk_by_the_text_of_other_libraries(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError(reason)
+
+    monkeypatch.setattr("hf_xsent.cli.load_command", fail)
+    for reason in (
+        "I/O error: No space left on device (os error 28)",
+        "PytorchStreamWriter failed writing file data/0",
+    ):
+        assert main(["pretrain"]) == 2
+        assert capsys.readouterr().err == f"hf-xsent: {reason}\n"
+    reason = "another"
+    with pytest.raises(RuntimeError, match=reason):
         main(["pretrain"])
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from hf_xsent.data.bitext import read_pairs, resolve_sources
 from hf_xsent.errors import HfXsentError
-from hf_xsent.files import check_can_create, write_text
+from hf_xsent.files import write_text
 
 PRONOUN = re.compile(r"\b(I|[Hh]e|[Ss]he|[Ww]e|[Tt]hey|[Hh]is|[Hh]er|[Tt]heir|him|me|us|them|you|my|your)\b")
 INTERFACE = re.compile(r"[%&_<>{}\\=|$]|Libre|click|file|dialog|document|select", re.IGNORECASE)
@@ -62,7 +62,6 @@ def main() -> None:
     options = parser.parse_args()
     if options.output.exists() and (options.output.is_file() or any(options.output.iterdir())):
         parser.error(f"{options.output} is a file or not empty: remove it, or choose another --output")
-    check_can_create(options.output)
     sources_of = resolve_sources(options.data)
     options.output.mkdir(parents=True, exist_ok=True)
     for language, sources in sources_of.items():
@@ -77,5 +76,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except HfXsentError as error:
+    except (HfXsentError, OSError) as error:
         sys.exit(f"conversational_pairs.py: {error}")

@@ -25,7 +25,7 @@ from typing import Any
 from hf_xsent.data.benchmarks.questions import Question, load_questions
 from hf_xsent.documents.splitting import split_paragraph
 from hf_xsent.errors import HfXsentError
-from hf_xsent.files import check_can_create, write_text
+from hf_xsent.files import write_text
 
 LANGUAGES = re.compile(r"context-(\w\w)-question-(\w\w)|\.(\w\w)\.json")
 
@@ -86,11 +86,10 @@ def main() -> None:
     parser.add_argument("--negatives", type=int, default=2, help="at most N other sentences, later ones first")
     options = parser.parse_args()
     try:
-        check_can_create(options.output.parent)
         files = [file for pattern in options.files for file in sorted(glob.glob(pattern)) or [pattern]]
         pairs = question_pairs(files, options.max_characters, options.negatives)
         write_text(options.output, (json.dumps(pair, ensure_ascii=False) + "\n" for pair in pairs))
-    except HfXsentError as error:
+    except (HfXsentError, OSError) as error:
         sys.exit(f"question_answer_pairs.py: {error}")
     print(f"{len(pairs):,} pairs")
 

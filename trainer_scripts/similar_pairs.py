@@ -22,7 +22,7 @@ import numpy as np
 from hf_xsent import SentenceEmbedder
 from hf_xsent.data.bitext import read_pairs, resolve_sources
 from hf_xsent.errors import HfXsentError
-from hf_xsent.files import check_can_create, write_text
+from hf_xsent.files import write_text
 from hf_xsent.mining.index import import_faiss
 
 Pairs = list[tuple[str, str]]
@@ -86,7 +86,7 @@ def main() -> None:
         parser.error(f"--pairs must be at least 1, not {options.pairs}")
     if not 1 <= options.clusters <= len(NAMES):
         parser.error(f"--clusters must be between 1 and {len(NAMES)}, not {options.clusters}")
-    check_can_create(options.output)
+    options.output.mkdir(parents=True, exist_ok=True)
     import_faiss()  # its error comes before the work of encoding
     pairs = sample(options.data, options.pairs, options.alpha, options.max_characters, options.seed)
     if not pairs:
@@ -100,7 +100,6 @@ def main() -> None:
     members: list[list[str]] = [[] for _ in range(options.clusters)]
     for source, target in pairs:
         members[of_target[targets[target]]].append(f"{source}\t{target}\n")
-    options.output.mkdir(parents=True, exist_ok=True)
     filled = [lines for lines in members if lines]  # pretrain refuses empty files
     for name, lines in zip(NAMES, filled, strict=False):
         write_text(options.output / f"{name}.tsv", lines)
@@ -111,5 +110,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except HfXsentError as error:
+    except (HfXsentError, OSError) as error:
         sys.exit(f"similar_pairs.py: {error}")

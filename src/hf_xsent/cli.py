@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 
 from hf_xsent import __version__
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, naming_flags
-from hf_xsent.files import describe_disk_failure
 from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.help import command_help, topic_help
 from hf_xsent.settings.read import refuse_unknown_flags
@@ -58,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HfXsentError as error:
         print(f"hf-xsent: {error}", file=sys.stderr)
         return error.exit_code
-    except OSError as error:
-        if (failure := describe_disk_failure(error)) is None:
+    except Exception as error:
+        if (failure := _system_failure(error)) is None:
             raise
         print(f"hf-xsent: {failure}", file=sys.stderr)
         return HfXsentError.exit_code
@@ -67,6 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("hf-xsent: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def _system_failure(error: Exception) -> str | None:
+    """Describe an error of the system, such as a full disk or a missing permission; None for other errors."""
+    if isinstance(error, OSError) and error.strerror is not None:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    # safetensors, tokenizers and torch.save raise other types
+    return next((line for line in str(error).splitlines() if re.search(r"\(os error \d+\)|failed writing", line)), None)
 
 
 def _show(result: object) -> None:

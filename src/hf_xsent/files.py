@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_128
 
-from hf_xsent.errors import HfXsentError, OutputError
+from hf_xsent.errors import OutputError
 
 if TYPE_CHECKING:
     import numpy as np
 
-_FULL_DISK = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 _HUB_ID = re.compile(r"(?P<owner>[\w-][\w.-]*/)?[\w-][\w.-]*(:[\w.-]+)?(@[\w./-]+)?")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
@@ -42,16 +41,27 @@ def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path) if folder else path)  # a link to a folder stays
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-    with write_errors(path, part):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if folder:
-            part.mkdir()
-        try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if folder:
+        part.mkdir()
+    try:
+        with naming_file(path):
             yield part
             if part.exists():
                 move_into_place(part, path)
-        finally:
-            remove(part)
+    finally:
+        remove(part)
+
+
+@contextmanager
+def naming_file(path: Path) -> Iterator[None]:
+    """Add the path to errors of the system that name no file, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def write_text(path: str | Path, text: str | Iterable[str]) -> None:
@@ -76,47 +86,38 @@ def write_arrays(path: str | Path, arrays: np.ndarray | Mapping[str, Any]) -> No
     with writing(path) as part, part.open("wb") as file:
         try:
             np.savez(file, **arrays) if isinstance(arrays, Mapping) else np.save(file, arrays)
-        except OSError as error:  # numpy's errors lack errno
-            raise OSError(error.errno or errno.ENOSPC, str(error)) from error
+        except OSError as error:
+            if error.errno is None:  # numpy counts the bytes that it wrote
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+            raise
 
 
 def append_text(path: Path, text: str) -> None:
     """Append to a text file."""
-    with write_errors(path, path), path.open("a", encoding="utf-8", newline="\n") as file:
+    with naming_file(path), path.open("a", encoding="utf-8", newline="\n") as file:
         file.write(text)
 
 
 def create_folder(path: str | Path) -> Path:
     """Create a folder if it does not exist."""
     path = Path(path)
-    with write_errors(path, path):
-        path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True)
     return path
-
-
-def check_can_create(folder: str | Path) -> None:
-    """Raise an error if a folder cannot be created, or files in it; create nothing."""
-    folder = Path(folder).absolute()
-    parent = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        why = "is read-only" if parent.is_dir() else "is not a folder"
-        raise OutputError(f"{folder} cannot be written ({parent} {why}): use a folder where you may write")
 
 
 def move_into_place(part: Path, path: Path) -> None:
     """Rename a finished file or folder to its final name; replace an existing one."""
-    with write_errors(path, part):
-        if not path.is_dir():
-            part.replace(path)
-            return
-        old = part.with_name(f"{part.name.removesuffix('.part')}-old.part")  # deleting a folder takes time
-        path.replace(old)
-        try:
-            part.replace(path)
-        except BaseException:
-            old.replace(path)
-            raise
-        remove(old)
+    if not path.is_dir():
+        part.replace(path)
+        return
+    old = part.with_name(f"{part.name.removesuffix('.part')}-old.part")  # deleting a folder takes time
+    path.replace(old)
+    try:
+        part.replace(path)
+    except BaseException:
+        old.replace(path)
+        raise
+    remove(old)
 
 
 def remove(path: Path) -> None:
@@ -137,37 +138,6 @@ def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
         part.unlink()
     if os.path.realpath(path) in [os.path.realpath(other) for other in others]:
         raise OutputError(f"{path} would overwrite an input or another output: choose another name")
-
-
-@contextmanager
-def write_errors(path: Path, part: Path) -> Iterator[None]:
-    """Raise ``OutputError`` if ``path`` cannot be written; do not catch other errors."""
-    try:
-        yield
-    except Exception as error:
-        name = error.filename if isinstance(error, OSError) else None
-        named = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else None
-        places = (part, path, *path.parents)
-        if _errno_of(error) in _FULL_DISK or (named is not None and (named in places or part in named.parents)):
-            cause = getattr(error, "strerror", None) or error
-            raise OutputError(f"{path} cannot be written ({cause}): free disk space or use another folder") from error
-        raise
-
-
-def _errno_of(error: BaseException) -> int | None:
-    """Return the errno of an error; errors of safetensors and tokenizers have it only in their message."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return error.errno
-    match = None if isinstance(error, HfXsentError) else re.search(r"\(os error (\d+)\)", str(error))
-    return int(match[1]) if match else None
-
-
-def describe_disk_failure(error: OSError) -> str | None:
-    """Describe a full or read-only disk, a missing permission or an impossible path in a sentence; None for others."""
-    if error.errno not in (*_FULL_DISK, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP):
-        return None
-    where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-    return f"{where}{error.strerror}: check disk space, permissions and path, or use another folder"
 
 
 # Hash

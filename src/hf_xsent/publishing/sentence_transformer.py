@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase, Trainer
 
 from hf_xsent.errors import ModelError, OutputError, import_extra
-from hf_xsent.files import check_can_create, write_json, write_text, writing
+from hf_xsent.files import write_json, write_text, writing
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
@@ -57,7 +57,6 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         if not settings.overwrite:
             raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
         check_export(folder)
-    check_can_create(folder)
     _import_extras(settings)
     embedder = _embedder(model, settings.tokenizer, settings.dim)
     if settings.average:

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hf_xsent.errors import OutputError
-from hf_xsent.files import write_errors
 
 CLAIM_FILE = "_lock"  # of a folder
 
@@ -48,12 +47,11 @@ def _locked(path: Path, timeout: float) -> Iterator[bool]:
 
     lock = FileLock(path, timeout=timeout)
     held = True
-    with write_errors(path, path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire()
-        except Timeout:
-            held = False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock.acquire()
+    except Timeout:
+        held = False
     try:
         yield held
     finally:

@@ -94,7 +94,7 @@ class RayEngine:
                 self._add_worker()
                 waiting.extend([name] if name else [])
             except ray.exceptions.RayTaskError as error:
-                raise error.cause if isinstance(error.cause, HfXsentError) else error from None
+                raise error.cause if isinstance(error.cause, HfXsentError | OSError) else error from None
             else:
                 deaths.pop(name, None)
                 self._idle.append(worker)

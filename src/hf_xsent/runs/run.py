@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import ModelError, OutputError, TrainingError
-from hf_xsent.files import check_can_create, create_folder, is_local, move_into_place, remove, write_json
+from hf_xsent.files import create_folder, is_local, move_into_place, remove, write_json
 from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
 from hf_xsent.runs.identity import differences, plain
 
@@ -116,7 +116,6 @@ class Run:
         """Raise an error if the folder cannot take this run, before any work; change nothing."""
         if self.folder.exists() and not self.folder.is_dir():
             raise OutputError(f"the output folder {self.folder} is a file: choose another name")
-        check_can_create(self.folder)
         if (self.folder / CLAIM_FILE).is_file():
             with claim_folder(self.folder):
                 pass

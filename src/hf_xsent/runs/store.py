@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hf_xsent.errors import HfXsentError, OutputError
-from hf_xsent.files import move_into_place, remove, write_errors, write_json
+from hf_xsent.files import move_into_place, naming_file, remove, write_json
 from hf_xsent.logs import Progress
 from hf_xsent.runs.claim import claim, try_claim
 from hf_xsent.runs.identity import first_difference, plain
@@ -114,7 +114,7 @@ class Store:
             if not resumes:
                 remove(part)
             try:
-                with write_errors(path, part):
+                with naming_file(path):
                     write(part)
                 move_into_place(part, path)
             finally:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
-from safetensors import SafetensorError
 from transformers import TrainingArguments
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerState
@@ -159,8 +157,7 @@ class SavingTrainer(HubTrainer):
         target = folder / UNFINISHED if output_dir is None else Path(output_dir)
         if output_dir is None and self.args.should_save:
             remove(target)
-        with nullcontext() if self.saves_checkpoint else self._write_errors("the trained model"):
-            super().save_model(str(target), _internal_call=True)
+        super().save_model(str(target), _internal_call=True)
         if not self.args.should_save:
             return
         if not self.saves_checkpoint:
@@ -200,12 +197,11 @@ class SavingTrainer(HubTrainer):
         self.accelerator.wait_for_everyone()
         self.saves_checkpoint = True
         try:
-            with self._write_errors(name):
-                super()._save_checkpoint(model, trial)
-                if self.state.best_global_step == self.state.global_step:
-                    self.state.best_model_checkpoint = str(folder / name)
-                if self.args.should_save:
-                    self.state.save_to_json(str(unfinished / name / TRAINER_STATE_NAME))
+            super()._save_checkpoint(model, trial)
+            if self.state.best_global_step == self.state.global_step:
+                self.state.best_model_checkpoint = str(folder / name)
+            if self.args.should_save:
+                self.state.save_to_json(str(unfinished / name / TRAINER_STATE_NAME))
         finally:
             self.saves_checkpoint = False
         self.accelerator.wait_for_everyone()
@@ -235,21 +231,6 @@ class SavingTrainer(HubTrainer):
         if metrics.get(name) == self.state.best_metric:
             self.state.best_metric = None
         return super()._determine_best_metric(metrics, trial)
-
-    @contextmanager
-    def _write_errors(self, what: str) -> Iterator[None]:
-        """Raise an OutputError for a full disk or a missing folder, and delete incomplete files."""
-        try:
-            yield
-        except Exception as error:
-            if not isinstance(error, OSError | SafetensorError) and not re.search(r"writ|os error", str(error)):
-                raise  # torch.save and tokenizers report failed writes by RuntimeError and Exception
-            folder = Path(str(self.args.output_dir))
-            remove(folder / UNFINISHED)
-            raise OutputError(
-                f"cannot write {what} into {folder} ({error}): free disk space, and continue with --resume from the "
-                "last checkpoint, if one was saved"
-            ) from error
 
     # Resuming
 
