@@ -46,19 +46,20 @@ def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
     sides = pairs.sources, pairs.targets
     scores, outcomes = task.measure(_encode)
     metrics = scores.languages["de"]
-    for direction, (queries, candidates) in {"forward": sides, "backward": sides[::-1]}.items():
+    for direction, (queries, answers) in {"forward": sides, "backward": sides[::-1]}.items():
         first, five, margin, beside = [], [], [], []
-        x, y = (_encode(side).astype(np.float64) for side in (queries, candidates))
-        x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+        candidates, rivals = list(dict.fromkeys(answers)), list(dict.fromkeys(queries))
+        x, y, z = (_encode(side).astype(np.float64) for side in (queries, candidates, rivals))
+        x, y, z = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y, z))
         cosines, own = x @ y.T, x @ x.T
-        for row, answer in enumerate(candidates):
+        for row, answer in enumerate(answers):
             order = np.argsort(-cosines[row], kind="stable")
             first.append(candidates[order[0]] == answer)
             five.append(answer in [candidates[column] for column in order[:5]])
             mean = np.sort(cosines[row])[-4:].mean()
-            score = {c: cosines[row, c] / ((mean + np.sort(cosines[:, c])[-4:].mean()) / 2) for c in order[:4]}
+            score = {c: cosines[row, c] / ((mean + np.sort(z @ y[c])[-4:].mean()) / 2) for c in order[:4]}
             margin.append(candidates[max(score, key=score.__getitem__)] == answer)
-            others = [n for n in range(len(queries)) if queries[n] != queries[row] and candidates[n] != answer]
+            others = [n for n in range(len(queries)) if queries[n] != queries[row] and answers[n] != answer]
             beside.append(first[-1] and cosines[row].max() > own[row, others].max())
         assert metrics[direction] == pytest.approx(100 * np.mean(first))
         assert metrics[f"{direction}_5"] == pytest.approx(100 * np.mean(five))
@@ -68,6 +69,13 @@ def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
     assert metrics["mean"] == pytest.approx((metrics["forward"] + metrics["backward"]) / 2)
     assert float(task.main_score(outcomes.rows["de"])) == pytest.approx(metrics["beside"])
     assert 0 < metrics["mean"] < metrics["mean_5"] < 100
+
+
+def test_copies_of_pairs_and_sentences_change_no_figure_of_the_others(tmp_path: Path) -> None:
+    lines = [(f"Hund {number}", f"dog {number}") for number in range(40)]
+    copied = [*lines, *lines[:7] * 6]
+    once, often = (PairsTask.load({"de": data}, cache_dir=tmp_path).score(_encode) for data in (lines, copied))
+    assert often == once and 0 < once.languages["de"]["margin"] < once.languages["de"]["mean_5"] < 100
 
 
 def test_equal_sentences_are_the_same(tmp_path: Path):

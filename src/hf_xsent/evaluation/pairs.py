@@ -34,8 +34,8 @@ class PairsTask(EvaluationTask):
     protocol: ClassVar[str] = (
         "beside own language: percent of sentences whose translation is the nearest by cosine in one pool of both "
         "sides; P@1 and P@5: it is the nearest, or among the 5 nearest, of the other side alone; by margin: it has the "
-        "best ratio margin among the 4 nearest. Equal sentences are the same; all but → and ← are means of both "
-        "directions"
+        "best ratio margin among the 4 nearest. Each different sentence is one candidate; all but → and ← are means of "
+        "both directions"
     )
     headings: ClassVar[Mapping[str, str]] = {
         "pairs": "pairs",
@@ -64,12 +64,13 @@ class PairsTask(EvaluationTask):
         target_language: str | None = None,
         cache_dir: str | PathLike[str] | None = None,
     ) -> Self:
-        """Read pairs in the format of ``pretrain --data``: some or all languages, the first pairs of each."""
+        """Read pairs in the format of ``pretrain --data``: some or all languages, their first pairs, each once."""
         bitext = load_bitext(
             source, target_language=target_language or "en", cleaning=None, max_pairs=max_pairs, cache_dir=cache_dir
         )
         codes = select_names("the bitext", bitext.languages, languages)
-        return cls([PairSet(code, *bitext.pairs(code)) for code in codes])
+        different = {code: dict.fromkeys(zip(*bitext.pairs(code), strict=True)) for code in codes}
+        return cls([PairSet(code, *map(list, zip(*pairs, strict=True))) for code, pairs in different.items()])
 
     def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
         """Measure both directions of each language."""
@@ -90,18 +91,19 @@ class PairsTask(EvaluationTask):
 
 def _hits(test_set: PairSet, encode: Encode) -> np.ndarray:
     """Return for each pair whether P@1, P@5, P@1 by margin and P@1 beside its side count it, in both directions."""
-    vectors = encode(test_set.sources), encode(test_set.targets)
-    numbers = [
-        np.unique(np.array(side, dtype=object), return_inverse=True)[1] for side in (test_set.sources, test_set.targets)
+    sides = [
+        np.unique(np.array(side, dtype=object), return_inverse=True) for side in (test_set.sources, test_set.targets)
     ]
+    vectors = encode(sides[0][0].tolist()), encode(sides[1][0].tolist())
     nearest = nearest_both_ways(*vectors, k=NEAREST, allow_fewer=True)
     by_margin = best_by_margin(*vectors), best_by_margin(*vectors[::-1])
-    hits = np.empty((len(vectors[0]), 8), dtype=bool)
-    for direction, (neighbours, best, texts) in enumerate(zip(nearest, by_margin, reversed(numbers), strict=True)):
-        found = texts[neighbours.indices.numpy()] == texts[:, None]
-        own = nearest_of_own_side(vectors[direction], numbers[direction], texts)
+    hits = np.empty((len(test_set.sources), 8), dtype=bool)
+    for direction, ((_, rows), (_, texts)) in enumerate(zip(sides, reversed(sides), strict=True)):
+        neighbours = nearest[direction]
+        found = neighbours.indices.numpy()[rows] == texts[:, None]
+        own = nearest_of_own_side(vectors[direction][rows], rows, texts)
         hits[:, direction] = found[:, 0]
         hits[:, 2 + direction] = found.any(1)
-        hits[:, 4 + direction] = texts[best] == texts
-        hits[:, 6 + direction] = found[:, 0] & (neighbours.cosines[:, 0].numpy() > own)
+        hits[:, 4 + direction] = by_margin[direction][rows] == texts
+        hits[:, 6 + direction] = found[:, 0] & (neighbours.cosines.numpy()[rows, 0] > own)
     return hits
