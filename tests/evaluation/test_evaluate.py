@@ -261,6 +261,7 @@ def test_nothing_stays_behind(
             "give them to load_tasks instead",
         ),
         ("data/tatoeba", {}, "data/tatoeba is not a folder that contains .*: write TASK=FOLDER"),
+        (__file__, {}, f"write TASK=FOLDER, such as pairs={__file__}"),
         (["tatoeba=a", "tatoeba=b"], {}, "the task tatoeba is given twice: a and b"),
         ({"xquad_r": "folder"}, {}, "unknown task 'xquad_r': .*; the data xquad_r is for answer_retrieval"),
         ({"tatoba": "folder"}, {}, "unknown task 'tatoba': tasks are .*; did you mean"),
@@ -291,6 +292,14 @@ def test_views_of_several_models_are_checked_first(
 ) -> None:
     with pytest.raises(RecipeError, match=message):
         evaluate(**{"model": ["a", "b"], "tasks": tasks, **options})
+
+
+def test_a_stored_result_has_the_present_name_of_its_data(tiny_encoders: Path, tmp_path: Path, pairs: Any) -> None:
+    for name in ("first.tsv", "second.tsv"):
+        (tmp_path / name).write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
+        data = {"de": tmp_path / name}
+        (report,) = evaluate(tiny_encoders, pairs=data, output=str(tmp_path / "results.json")).reports
+        assert report.data == name and [one.data for one in read_reports(tmp_path / "results.json")] == [name]
 
 
 def test_any_object_with_encode_is_evaluated(embedder: SentenceEmbedder, tasks: list[EvaluationTask]) -> None:

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -211,9 +211,8 @@ def measure_tasks(
         measurements = []
         for view, dim, view_settings in Progress(variants, desc=f"scoring {task.name}", unit=" settings", delay=2):
             write = partial(_measure, task, view_settings, vectors.of(view, dim))
-            measurements.append(
-                write() if store is None else store.get(_name(task, view_settings), write, Measurement.read)
-            )
+            measured = write() if store is None else store.get(_name(task, view_settings), write, Measurement.read)
+            measurements.append(replace(measured, report=replace(measured.report, data=task.data)))  # as named now
         yield task, measurements
 
 

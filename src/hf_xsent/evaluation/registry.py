@@ -170,7 +170,8 @@ def find_tasks(folder: str | PathLike[str]) -> dict[str, str]:
     found = {name: place for name, place in places.items() if place is not None}
     if not found:
         folders = ", ".join(dict.fromkeys(place for task in TASKS.values() for place in task.folders))
-        example = "tatoeba=FOLDER" if folder in TASKS else f"tatoeba={folder}"
+        task = PairsTask if Path(folder).is_file() else TatoebaTask
+        example = f"{task.name}={'FOLDER' if folder in TASKS else folder}"
         raise RecipeError(f"{folder} is not a folder that contains {folders}: write TASK=FOLDER, such as {example}")
     return found
 
