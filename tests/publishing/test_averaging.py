@@ -22,8 +22,13 @@ def test_the_average_of_models_is_an_export_with_the_mean_of_their_weights(
     folder, other = encoder_folders["bert"], tmp_path / "other"
     shutil.copytree(folder, other)
     weights = load_file(folder / "model.safetensors")
-    save_file({name: 4 * weight for name, weight in weights.items()}, other / "model.safetensors", {"format": "pt"})
-    export_sentence_transformer(str(folder), tmp_path / "mean", average=[str(folder), str(other)])
+    save_file({name: 3 * weight for name, weight in weights.items()}, other / "model.safetensors", {"format": "pt"})
+    export_sentence_transformer(str(folder), tmp_path / "mean", average=[str(other)])
+    for twice in ([str(folder), str(other)], [str(other), f"{other}/"]):
+        with pytest.raises(
+            ModelError, match="average names a model twice, or .* itself: name each of the other models"
+        ):
+            export_sentence_transformer(str(folder), tmp_path / "double", average=twice)
     for name, weight in SentenceEmbedder.from_pretrained(str(tmp_path / "mean")).model.encoder.named_parameters():
         torch.testing.assert_close(weight.detach(), 2 * weights[name.removeprefix("bert.")])
 
@@ -55,7 +60,8 @@ def test_linear_layers_after_pooling_are_averaged_too(tmp_path: Path, encoder_fo
     export_sentence_transformer(folder, tmp_path / "plain")
     export_sentence_transformer(folder, tmp_path / "mapped", remove_language=[f"de={data}"])
     mapped = str(tmp_path / "mapped")
-    export_sentence_transformer(mapped, tmp_path / "mean", average=[mapped])
+    shutil.copytree(mapped, tmp_path / "same")
+    export_sentence_transformer(mapped, tmp_path / "mean", average=[str(tmp_path / "same")])
     dense = [load_file(tmp_path / name / "2_Dense/model.safetensors") for name in ("mapped", "mean")]
     torch.testing.assert_close(*dense)
     with pytest.raises(ModelError, match="different weights"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import torch
@@ -13,6 +14,8 @@ from hf_xsent.models.embedder import SentenceEmbedder
 @torch.no_grad()
 def average_weights(embedder: SentenceEmbedder, name: str, others: Sequence[str]) -> None:
     """Set the weights of an opened model to the mean over it and the others; errors call it ``name``."""
+    if len({*map(os.path.realpath, (name, *others))}) <= len(others):
+        raise ModelError(f"average names a model twice, or {name} itself: name each of the other models once")
     embedder.model.merge_adapters()  # the mean of products is not the product of means
     weights = dict(embedder.model.named_parameters())
     for count, other_name in enumerate(others, start=2):
