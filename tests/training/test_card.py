@@ -14,7 +14,13 @@ from local_hub import TOKEN, LocalHub
 from training_run import Run
 from transformers import AutoTokenizer, TrainingArguments
 
-from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, XlmrWithRTLHead, load_bitext
+from hf_xsent import (
+    AlignmentTrainer,
+    AlignmentTrainingArguments,
+    SentenceEncoderForPreTraining,
+    XlmrWithRTLHead,
+    load_bitext,
+)
 from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.training.run_card import RECIPE_FILE, recipe_of, write_recipe, write_run_card
 
@@ -112,3 +118,18 @@ def test_the_card_states_the_accuracy_on_the_dev_pairs_of_the_run(run: Run) -> N
     trainer.evaluate({"tr": [("Kedi sütü içiyor.", "The cat drinks the milk.")]})  # alone, it is always found
     trainer.create_model_card()
     assert "Accuracy@1 on dev pairs was " in card and (run.out / "README.md").read_text("utf-8") == card
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_the_card_of_a_second_stage_counts_the_pairs_of_both(run: Run, pairs, tmp_path: Path, in_memory: bool) -> None:
+    trainer = run.start()
+    model = trainer.model if in_memory else SentenceEncoderForPreTraining.from_pretrained(str(run.out))
+    first, records = facts_of_run(run.out), [{"source": a, "target": b, "licence": "CC0"} for a, b in pairs]
+    arguments = TrainingArguments(str(tmp_path / "second"), max_steps=1, report_to=[])
+    AlignmentTrainer(model, arguments, load_bitext({"de": records}, cleaning=None, cache_dir=tmp_path)).train()
+    facts = facts_of_run(tmp_path / "second")
+    assert facts["pairs"] == {"de": first["pairs"]["de"] + 16, "fr": first["pairs"]["fr"]}
+    assert facts["languages"] == first["languages"] and sum(facts["ledger"].values()) == sum(facts["pairs"].values())
+    assert f"It continued the training of {run.out.name}: pairs and languages are of all" in facts["training"][-1]
+    recipe = yaml.safe_load((tmp_path / "second" / RECIPE_FILE).read_text("utf-8"))
+    assert recipe["model"] == str(run.settings["model"] if in_memory else run.out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,9 @@ import yaml
 from huggingface_hub import ModelCard, ModelCardData
 
 from hf_xsent.data.bitext import NOT_STATED
-from hf_xsent.data.languages import CODE, find_language
+from hf_xsent.data.languages import find_language, language_of_tag
 from hf_xsent.errors import OutputError
-from hf_xsent.files import write_text
+from hf_xsent.files import is_local, write_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
 from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
 from hf_xsent.publishing.runtimes import resource, runtimes_of, runtimes_table
@@ -31,6 +31,7 @@ _POOLING_WORDS = {
 }
 _MIXES = ("sum", "mean of layers")
 _NOT_MEASURED = "Not measured."  # the results of a card without any
+NOT_ON_THE_HUB = "which is not on the Hub"  # said of an encoder that only this machine has
 _TAGS = ["feature-extraction", "sentence-similarity", "cross-lingual", "bitext-mining", "hf-xsent"]
 
 
@@ -42,7 +43,8 @@ class CardFacts:
     dimensions: int
     pooling: str
     max_length: int
-    base_model: str = ""
+    base_model: str = ""  # its id on the Hub
+    local_start: str = ""  # the name of the encoder's folder, if it is not on the Hub
     license: str = ""
     languages: list[str] = field(default_factory=list)  # ISO 639 codes
     normalize: bool = False
@@ -78,7 +80,7 @@ class CardFacts:
 def render_card(facts: CardFacts) -> ModelCard:
     """Render the card; results of a paper, which were not measured, are not in its metadata."""
     data = ModelCardData(
-        language=facts.languages or None,
+        language=[*dict.fromkeys(filter(None, map(hub_language, facts.languages)))] or None,
         license=facts.license or None,
         library_name="sentence-transformers" if facts.plain else "transformers",
         pipeline_tag="sentence-similarity",
@@ -88,7 +90,11 @@ def render_card(facts: CardFacts) -> ModelCard:
         model_name=facts.name,
         eval_results=[table.result for table in facts.tables if table.result is not None] or None,
     )
+    starts = [f"[{name}](https://huggingface.co/{name})" for name in listed(facts.base_model or None)]
+    if facts.local_start:
+        starts = [f"the encoder `{facts.local_start}`, {NOT_ON_THE_HUB}"]
     shown = vars(facts) | {
+        "start": " and ".join(starts),
         "repository": facts.repository or facts.name,
         "not_measured": _NOT_MEASURED,
         "trained": all(table.measured for table in facts.tables),
@@ -101,6 +107,17 @@ def render_card(facts: CardFacts) -> ModelCard:
         else "",
     }
     return ModelCard.from_template(data, template_str=resource("model_card_template.md"), **shown)
+
+
+def hub_language(code: str) -> str:
+    """Return the code of a language as the Hub lists it, without region and script; empty if it is undetermined.
+
+    >>> hub_language("deu"), hub_language("zh_Hans"), hub_language("und"), hub_language("multilingual")
+    ('de', 'zh', '', 'multilingual')
+    """
+    if re.fullmatch("multilingual|[a-z]{3}", code) and language_of_tag(code) is None:
+        return code  # of three letters: one of the about 7,600 in ISO 639-3 that our table lacks
+    return find_language(code).code.replace("und", "")
 
 
 def _snippets(facts: CardFacts) -> list[tuple[str, str, str, str]]:
@@ -139,10 +156,10 @@ def write_model_card(
     write_model_card("exported/mine", results=["results.json"], license="apache-2.0", base_model="org/encoder")
     ```
     """
-    facts = {"license": license, "name": name, "base_model": base_model, "languages": languages}
-    facts |= {"repository": repository, "datasets": datasets}
+    facts = {"license": license, "name": name, "base_model": base_model, "languages": listed(languages)}
+    facts |= {"repository": repository, "datasets": listed(datasets)}
     path = Path(folder) / "README.md"
-    write_text(path, compose_card(folder, run, results, facts))
+    write_text(path, compose_card(folder, run, listed(results), facts))
     return path
 
 
@@ -151,9 +168,6 @@ def compose_card(
 ) -> str:
     """Return the text of the card of an export, from what is known of its run and the facts that are added."""
     check_export(folder)
-    for code in added["languages"] or ():
-        if not re.fullmatch(f"{CODE}|multilingual", code):
-            find_language(code)  # raises an error that names the code
     own = facts_of_run(folder)
     facts = facts_of_run(run) if run else own
     if run and not facts:
@@ -168,16 +182,23 @@ def compose_card(
     if measured and not measured.startswith(_NOT_MEASURED) and not results:
         raise OutputError(f"{path} has results, which a new card would lose: give them again with --results")
     facts = {"name": Path(folder).name} | facts | earlier | encoding | {"tables": tables}
-    return f"{render_card(CardFacts(**facts | {key: value for key, value in added.items() if value}))}\n"
+    given = {key: value for key, value in added.items() if value}
+    if is_local(given.get("base_model", "")):
+        given |= {"base_model": "", "local_start": Path(given["base_model"]).resolve().name}
+    return f"{render_card(CardFacts(**facts | given))}\n"
 
 
 def _of_earlier_card(text: str, path: Path) -> dict[str, Any]:
     """Return the facts of an earlier card that a call may also add."""
     data = card_metadata(text, path) if text else {}
-    facts = {name: data.get(name) for name in ("license", "base_model", "datasets")} | {
-        "languages": data.get("language")
-    }
+    facts = {name: data.get(name) for name in ("license", "base_model", "datasets")}
+    facts["languages"] = listed(data.get("language"))
     return {name: value for name, value in facts.items() if value}
+
+
+def listed(value: Any) -> list[Any]:
+    """Return the values of a field or an argument, which may be a single one."""
+    return [] if value is None else [value] if isinstance(value, str | Path) else list(value)
 
 
 def card_metadata(text: str, path: Path) -> dict[str, Any]:
@@ -206,20 +227,25 @@ def facts_of_run(folder: str | Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
+def facts_of_all(trainings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the languages of several trainings, and their pairs by language, and by origin and licence."""
+    pairs, ledger, languages = Counter[str](), Counter[str](), set[str]()
+    for facts in trainings:
+        pairs.update(facts["pairs"])
+        ledger.update(facts.get("ledger") or {NOT_STATED: sum(facts["pairs"].values())})
+        languages.update(facts["languages"])
+    stated = {} if {*ledger} == {NOT_STATED} else dict(ledger)
+    return {"languages": sorted(languages), "pairs": dict(pairs), "ledger": stated}
+
+
 def facts_of_mean(folders: Sequence[str]) -> dict[str, Any]:
     """Return the facts of models whose weights are averaged: the pairs of all, and the recipe of the first with one."""
     trained = {folder: facts for folder in folders if (facts := facts_of_run(folder))}
     if len(folders) == 1 or not trained:
         return next(iter(trained.values()), {})
     first, names = next(iter(trained)), ", ".join(Path(folder).name for folder in folders)
-    pairs, ledger, languages = Counter[str](), Counter[str](), set[str]()
-    for facts in trained.values():
-        pairs.update(facts["pairs"])
-        ledger.update(facts["ledger"] or {NOT_STATED: sum(facts["pairs"].values())})
-        languages.update(facts["languages"])
     mean = (
         f"The weights are the mean of those of {names}. Recipe and steps are those of {Path(first).name}; a pair is "
         "counted for each of the models that was trained on it."
     )
-    counts = {"pairs": dict(pairs), "ledger": {} if {*ledger} == {NOT_STATED} else dict(ledger)}
-    return trained[first] | counts | {"languages": sorted(languages), "training": [*trained[first]["training"], mean]}
+    return trained[first] | facts_of_all(trained.values()) | {"training": [*trained[first]["training"], mean]}

@@ -13,8 +13,9 @@ from transformers.trainer_pt_utils import AcceleratorConfig
 
 from hf_xsent.files import is_local, write_text
 from hf_xsent.publishing.export_folder import encoding_facts
-from hf_xsent.publishing.model_card import CardFacts, render_card
+from hf_xsent.publishing.model_card import CardFacts, facts_of_all, facts_of_run, render_card
 from hf_xsent.settings.declare import default_of
+from hf_xsent.training.identity import starting_model
 from hf_xsent.training.recipe import recipe_settings
 from hf_xsent.training.settings import FolderSettings
 
@@ -51,9 +52,9 @@ def settings_of_run(trainer: Trainer) -> dict[str, Any]:
     """Return the settings of a run as a recipe; if it was not started from one, as far as the trainer knows them."""
     stated = getattr(trainer, "stated_settings", None)
     if stated is None:
-        config = trainer.accelerator.unwrap_model(trainer.model).config
-        start = {"model": config.encoder_config.name_or_path or None, "method": config.model_type}
-        stated = start | config.recipe() | {name: getattr(trainer, name) for name in ("alpha", "target_language")}
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        start = {"model": starting_model(model), "method": model.config.model_type}
+        stated = start | model.config.recipe() | {name: getattr(trainer, name) for name in ("alpha", "target_language")}
     return {key: value for key, value in stated.items() if value is not None} | recipe_of(trainer.args)
 
 
@@ -63,7 +64,7 @@ def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
     pairs: dict[str, int] = dict(getattr(getattr(bitext, "sides", bitext), "languages", {}))
     start = str(recipe.get("model", ""))
     local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
-    return {
+    facts = {
         "name": Path(str(trainer.args.output_dir)).resolve().name,
         "base_model": "" if is_local(start) else start,
         "languages": sorted({*pairs, str(recipe["target_language"])}) if pairs else [],
@@ -72,6 +73,15 @@ def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
         "ledger": dict(getattr(bitext, "ledger", {})),
         "training": _training_sentences(trainer),
     }
+    before = getattr(trainer, "continued", None) or start
+    if not (earlier := facts_of_run(before) if before else {}):
+        return facts
+    stages = (
+        f"It continued the training of {Path(before).name}: pairs and languages are of all stages, recipe and steps of "
+        "the last."
+    )
+    facts |= {"base_model": earlier["base_model"], "training": [*facts["training"], stages]}
+    return facts | facts_of_all([earlier, facts])
 
 
 def _training_sentences(trainer: Any) -> list[str]:

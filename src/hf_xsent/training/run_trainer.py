@@ -24,6 +24,7 @@ class RunTrainer(SavingTrainer):
     """
 
     stated_settings: Mapping[str, Any] | None = None
+    continued: str | None = None  # the folder of the run that trained the model before, in this process
     alpha: float
     target_language: str
 
@@ -45,7 +46,8 @@ class RunTrainer(SavingTrainer):
     def before_training(self) -> None:
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training()
-        self.accelerator.unwrap_model(self.model).trained_in = None  # of an earlier training
+        model = self.accelerator.unwrap_model(self.model)
+        self.continued, model.trained_in = model.trained_in, None
         self.stated_settings = settings_of_run(self)
         if self.saves_run and self.args.should_save:
             write_recipe(str(self.args.output_dir), "pretrain", self.stated_settings)
