@@ -15,6 +15,7 @@ from transformers import AutoModel
 from hf_xsent import SentenceEmbedder
 from hf_xsent.errors import OutputError
 from hf_xsent.publishing.hub import plan_upload
+from sentence_transformers import SentenceTransformer
 
 # The reader has neither our package nor a token.
 _READ = """
@@ -128,9 +129,13 @@ def test_an_unreachable_hub_is_one_sentence(exported: Path, hub: LocalHub, at_th
     assert done.stderr.count("\n") == 1
 
 
-def test_what_must_not_be_published_is_refused(exported: Path, tmp_path: Path) -> None:
+def test_what_must_not_be_published_is_refused(
+    exported: Path, encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
     (tmp_path / "thesis").mkdir()
     assert "is not an export: write one" in _refused(tmp_path / "thesis")
+    SentenceTransformer(str(encoder_folders["bert"]), device="cpu").save_pretrained(str(tmp_path / "other"))
+    assert "is not an export: write one" in _refused(tmp_path / "other")
     for name in ("tokenizer.json", "model.safetensors"):
         (exported / name).rename(tmp_path / name)
         assert re.search(rf"has no {name[:5]}.*: export the model again", _refused(exported))

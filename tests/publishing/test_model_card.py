@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from hf_xsent.evaluation.registry import TASKS
 from hf_xsent.evaluation.report import Report
 from hf_xsent.files import write_json
 from hf_xsent.publishing.evaluation_tables import read_tables
-from hf_xsent.publishing.hub import check_card
+from hf_xsent.publishing.hub import check_card, plan_upload
 from hf_xsent.publishing.model_card import facts_of_run, render_card, write_model_card
 from hf_xsent.runs.identity import identify_model
 
@@ -157,7 +157,7 @@ def test_every_task_of_evaluate_has_a_table(task: str, tmp_path: Path) -> None:
     (table,) = read_tables(tmp_path / "results.json")
     assert [row[0] for row in table.table.rows] == [*pairs, "mean of 4 pairs, test", "mean of all"]
     assert f", {2 if task == 'bucc' else 3} " in table.title and table.note == "protocol. pooling cls."
-    on_the_hub = task in ("tatoeba", "pairs", "sts17", "sts22")
+    on_the_hub = task in ("mixed_pool", "tatoeba", "pairs", "sts17", "sts22")
     assert (table.result.metric_value == 71.23) if on_the_hub else (table.result is None)
     assert "71.23" in str(render_card(card_facts(tables=[table])))
 
@@ -251,10 +251,86 @@ def test_results_of_the_exported_folder_are_results_of_the_export(
     assert "value: 85.0" in write_model_card(again, results=[results]).read_text("utf-8")
 
 
+def test_results_of_the_run_and_of_its_export_are_one_table(
+    exported: Path, run_folder: Path, results: Path, tmp_path: Path
+) -> None:
+    shutil.copy(run_folder / "training.json", exported)
+    again = export_sentence_transformer(exported, tmp_path / "float16", dtype="float16", verify=False)
+    run = json.loads(results.read_text("utf-8"))["runs"][0]
+    changes = {"model": "float16/"}, {"model": "float16", "model_fingerprint": identify_model(str(again))}
+    runs = [run, *(run | {"settings": run["settings"] | change} for change in changes)]
+    results.write_text(json.dumps({"runs": runs}), "utf-8")
+    card = write_model_card(again, results=results, license="mit", languages="de").read_text("utf-8")
+    assert card.count("| mean of all |") == card.count("value: 85.0") == 1 and "language:\n- de\n" in card
+
+
+def test_a_card_of_several_base_models_names_each(exported: Path) -> None:
+    path = exported / "README.md"
+    text = path.read_text("utf-8").replace("base_model: FacebookAI/xlm-roberta-base", "base_model:\n- org/a\n- org/b")
+    path.write_text(text, "utf-8")
+    card = write_model_card(exported, license="apache-2.0").read_text("utf-8")
+    assert "It started from [org/a](https://huggingface.co/org/a) and [org/b](https://huggingface.co/org/b)." in card
+
+
 def test_a_card_has_codes_of_languages(exported: Path, run_folder: Path) -> None:
     with pytest.raises(DataError, match="unknown language code 'German'; the code of German is 'de'"):
         write_model_card(exported, run=run_folder, languages=["German"])
     assert "- multilingual" in write_model_card(exported, run=run_folder, languages=["multilingual"]).read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--license", "Apache-2.0", "the Hub has no licence 'Apache-2.0'; did you mean 'apache-2.0'"),
+        ("--license", "free", "the Hub has no licence 'free'; give the id of one that it has, or other"),
+        ("--languages", "xx", "unknown language code 'xx'"),
+        ("--base_model", "/home/me/encoder", "base_model '/home/me/encoder' is not ORG/NAME: give its id on the Hub"),
+        ("--base_model", "xlm-roberta-base", "base_model 'xlm-roberta-base' is not ORG/NAME"),
+    ],
+)
+def test_what_the_hub_refuses_is_refused_before_the_upload(
+    exported: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str, message: str
+) -> None:
+    before = (exported / "README.md").read_text("utf-8")
+    assert main(["publish", str(exported), "org/mine", "--dry_run", flag, value]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1 and (exported / "README.md").read_text("utf-8") == before
+
+
+def test_the_metadata_have_languages_as_the_hub_lists_them(exported: Path) -> None:
+    card = exported / "README.md"
+    codes = ["pt_BR", "pt-PT", "zh_Hans", "deu", "und-AB", "qaa"]
+    command = ["publish", str(exported), "org/mine", "--dry_run", "--license", "mit"]
+    assert main([*command, "--languages", *codes]) == 0
+    assert ModelCard(card.read_text("utf-8")).data.language == ["pt", "zh", "de", "qaa"]
+    text = re.sub(r"language:\n(- .*\n)+", "language: pt-BR\n", card.read_text("utf-8"))  # by hand
+    with pytest.raises(OutputError, match="the Hub has no language 'pt-BR': write pt"):
+        check_card(text, card)
+    card.write_text(text, "utf-8")
+    assert main(command) == 0 and ModelCard(card.read_text("utf-8")).data.language == ["pt"]
+
+
+def test_an_encoder_that_only_this_machine_has_is_named_and_not_linked(exported: Path, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    command = ["publish", str(exported), "org/mine", "--dry_run", "--license", "mit"]
+    assert main([*command, "--base_model", str(tmp_path / "own")]) == 0
+    card = ModelCard((exported / "README.md").read_text("utf-8"))
+    assert card.data.base_model is None and "It started from the encoder `own`, which is not on the Hub." in card.text
+    assert str(tmp_path) not in card.text and plan_upload(exported)
+
+
+def test_the_table_shows_the_start_and_the_hub_the_name_of_the_pool(tmp_path: Path) -> None:
+    figures = {"pairs": 9, "alone": 97.0, "beside": 90.09}
+    differences = {name: {"beside": [48.54, 40.0, 50.0]} for name in ("de", "all")}
+    settings = {"model": "runs/mine"}
+    report = Report("mixed_pool", "protocol", settings, "", {}, {"all": figures}, {"de": figures}, "ntrex")
+    report = replace(report, compared_with="/models/e5", differences=differences)
+    write_json(tmp_path / "results.json", {"runs": [asdict(report)]})
+    (table,) = read_tables(tmp_path / "results.json")
+    assert table.title == "Mixed pool of ntrex, 1 language" and table.table.header[-1] == "beside own language: e5"
+    assert [row[-1] for row in table.table.rows] == [pytest.approx(41.55)] * 2
+    assert table.result is not None
+    assert (table.result.dataset_type, table.result.dataset_name) == ("ntrex", "ntrex (1 language)")
 
 
 def test_files_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
@@ -339,7 +415,7 @@ def test_the_hub_takes_the_metadata_of_every_card(at_the_hub, exported: Path, re
     done = at_the_hub(code)
     assert done.returncode == 0, done.stderr
     broken = ModelCard((exported / "README.md").read_text("utf-8"))
-    broken.data.license = "free-as-in-beer"
+    broken.data.license = "wtfpl"  # which the Hub of this test does not have
     (exported / "README.md").write_text(str(broken), "utf-8")
     assert at_the_hub(code).returncode != 0
     refused = at_the_hub(("publish", str(exported), "org/dap-tiny"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from hf_xsent.pages.tables import Table
 _ON_THE_HUB = {
     "tatoeba": ("accuracy", "accuracy@1"),
     "pairs": ("accuracy", "P@1 beside own language"),
+    "mixed_pool": ("accuracy", "accuracy beside own language"),
     "sts17": ("spearman", "Spearman × 100"),
     "sts22": ("spearman", "Spearman × 100"),
 }
@@ -64,11 +66,18 @@ def read_tables(
                 "that it was exported from"
             )
         reports += of_model
-    if len({report.settings.get("model_fingerprint") for report in reports}) > 1:
+    if fingerprints is None and len({report.settings.get("model_fingerprint") for report in reports}) > 1:
         files = ", ".join(map(str, paths))
         verb = "has" if len(paths) == 1 else "have"
         raise DataError(f"{files} {verb} results of several models: evaluate this model alone, with another --output")
-    return [_table(report, encoding) for report in reports]
+    different = {_measured(report): report for report in sorted(reports, key=lambda report: bool(report.differences))}
+    return [_table(report, encoding) for report in different.values()]
+
+
+def _measured(report: Report) -> str:
+    """Return task, settings and data as JSON, without the name of the model, which a run and its export differ in."""
+    settings = {name: value for name, value in report.settings.items() if name not in ("model", "model_fingerprint")}
+    return json.dumps([report.task, settings, report.data_fingerprint], sort_keys=True)
 
 
 def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
@@ -82,11 +91,26 @@ def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
     settings = ", ".join(f"{key} {value}" for key, value in report.settings.items() if key != "model")
     as_exported = all(report.settings.get(name, value) == value for name, value in encoding.items())
     return EvaluationTable(
-        title=f"{task.title}{f' of {report.data}' if report.task == 'pairs' else ''}, {measured}",
-        table=report.table(unit, task),
+        title=f"{task.title}{f' of {own}' if (own := _own_data(report)) else ''}, {measured}",
+        table=_with_start(report.table(unit, task), report),
         note=f"{report.protocol}. {settings}.",
         result=_result(report, measured) if as_exported and report.task in _ON_THE_HUB else None,
     )
+
+
+def _own_data(report: Report) -> str:
+    """Return the name of the data of a task that measures any; empty if it has none."""
+    return report.data if report.task in ("pairs", "mixed_pool") else ""
+
+
+def _with_start(table: Table, report: Report) -> Table:
+    """Add the main metric of the model with which the results are compared, if they are."""
+    if not report.differences:
+        return table
+    start, metric = Path(report.compared_with), TASKS[report.task].main_metric
+    figures = [metrics[metric] - report.differences[name][metric][0] for _, name, metrics in report.rows()]
+    heading = f"{TASKS[report.task].headings[metric]}: {start.name if start.is_absolute() else start}"
+    return Table([*table.header, heading], [[*row, figure] for row, figure in zip(table.rows, figures, strict=True)])
 
 
 def _result(report: Report, measured: str) -> EvalResult:
@@ -100,7 +124,7 @@ def _result(report: Report, measured: str) -> EvalResult:
     return EvalResult(
         task_type="sentence-similarity",
         dataset_type=report.data or report.task,
-        dataset_name=f"{report.data if report.task == 'pairs' else task.title} ({measured})",
+        dataset_name=f"{_own_data(report) or task.title} ({measured})",
         dataset_split="test",
         metric_type=metric,
         metric_value=round(mean[task.main_metric], 2),

@@ -9,7 +9,7 @@ from typing import Any
 from hf_xsent.errors import OutputError
 from hf_xsent.models.loading import SETTINGS
 from hf_xsent.models.saved_form import HEADS_FILE
-from hf_xsent.models.sentence_transformer_files import read_modules
+from hf_xsent.models.sentence_transformer_files import read_json, read_modules
 from hf_xsent.publishing.runtimes import SERVED_FILES
 
 RUN_FACTS = "training.json"  # what runs, checkpoints and exports state of the run that trained the model
@@ -18,9 +18,10 @@ _OF_RUNS = (HEADS_FILE, "recipe.yaml", "checkpoint-*")
 
 
 def check_export(folder: str | Path) -> None:
-    """Raise an error unless a folder has an encoder with modules of sentence-transformers, and nothing of a run."""
+    """Raise an error unless a folder has modules of sentence-transformers, our settings, and nothing of a run."""
     folder = Path(folder)
-    if not (folder / "modules.json").is_file() or any(any(folder.glob(name)) for name in _OF_RUNS):
+    ours = (folder / "modules.json").is_file() and SETTINGS in read_json(str(folder), "config.json")
+    if not ours or any(any(folder.glob(name)) for name in _OF_RUNS):
         raise OutputError(f"{folder} is not an export: write one with hf-xsent export")
 
 

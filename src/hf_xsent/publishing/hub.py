@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import HfApi, get_token
 from huggingface_hub.errors import HTTPError
 
-from hf_xsent.errors import OutputError
+from hf_xsent.errors import OutputError, did_you_mean
 from hf_xsent.files import readable_size, write_text
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import check_export
-from hf_xsent.publishing.model_card import card_metadata, compose_card
+from hf_xsent.publishing.model_card import NOT_ON_THE_HUB, card_metadata, compose_card, hub_language, listed
+from hf_xsent.publishing.runtimes import resource
 from hf_xsent.publishing.settings import PublishSettings
 from hf_xsent.settings.command import command
 
@@ -22,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 _REQUIRED = ("config.json", "tokenizer.json", "model*.safetensors")
 _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"}
+_REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"
 _NOT_UPLOADED = {".git", ".cache"}  # folders of git and of downloads, which huggingface_hub skips
 _CARD_FIELDS = {  # what a card must state, and the flag with which publish writes it
     "license": "--license apache-2.0",
@@ -83,12 +86,24 @@ def plan_upload(folder: str | Path) -> dict[str, int]:
 
 
 def check_card(text: str, path: Path) -> None:
-    """Refuse a model card that is unreadable or incomplete, and which is or will be at this path."""
+    """Refuse a model card, which is or will be at this path, that is incomplete or has values that the Hub refuses."""
     fields = card_metadata(text, path)
-    if missing := [field for field in _CARD_FIELDS if not fields.get(field)]:
+    started = {"base_model"} if NOT_ON_THE_HUB in text else set()
+    if missing := [field for field in _CARD_FIELDS if not fields.get(field) and field not in started]:
         flags = "; ".join(_CARD_FIELDS[field] for field in missing)
         names = " and no ".join(missing)
         raise OutputError(f"{path} states no {names}: run hf-xsent publish {path.parent} ORG/NAME with {flags}")
+    known = resource("licenses.txt").split()
+    for name in listed(fields["license"]):
+        if name not in known:
+            hint = did_you_mean(str(name).lower(), known) or "; give the id of one that it has, or other"
+            raise OutputError(f"{path}: the Hub has no licence {name!r}{hint}")
+    for code in listed(fields["language"]):
+        if (name := hub_language(str(code))) != code and not re.fullmatch("[a-z]{2,3}", str(code)):
+            raise OutputError(f"{path}: the Hub has no language {code!r}: write {name}")
+    for name in listed(fields.get("base_model")):
+        if not re.fullmatch(_REPOSITORY, str(name)):
+            raise OutputError(f"{path}: base_model {name!r} is not ORG/NAME: give its id on the Hub by --base_model")
 
 
 def _upload(settings: PublishSettings) -> str:

@@ -160,7 +160,9 @@ class PublishSettings:
         None, "Card: report these results of hf-xsent evaluate --output.", metavar="FILE"
     )
     base_model: str | None = setting(
-        None, "Card: Hub id of the encoder. (default: the recipe's model)", metavar="ORG/NAME"
+        None,
+        "Card: Hub id of the encoder, or its folder if it is not there. (default: the recipe's model)",
+        metavar="ORG/NAME",
     )
     languages: list[str] | None = setting(
         None, "Card: languages of the model. (default: those of the run's data)", metavar="CODE"
