@@ -142,6 +142,7 @@ def test_missing_files_and_packages_are_named(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(OutputError, match="is not an export: write one with hf-xsent export"):
         onnx.export_onnx(tmp_path)
     (tmp_path / "modules.json").write_text("[]")
+    (tmp_path / "config.json").write_text('{"hf_xsent": {}}')
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match=r'pip install "hf-xsent\[onnx\]"'):
         onnx.export_onnx(tmp_path)
