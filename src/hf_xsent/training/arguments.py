@@ -24,7 +24,7 @@ from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
 
-# Of fields that transformers does not check; torch's optimizers check the others.
+# Least values of fields that transformers does not check; torch's optimizers check their own.
 _AT_LEAST = {"gradient_accumulation_steps": 1, "dataloader_num_workers": 0, "max_grad_norm": 0}
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
 
