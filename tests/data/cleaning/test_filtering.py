@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from hf_xsent.data.cleaning.filtering import FilterRules, NearDuplicates, PairFilter, number_overlap
@@ -58,6 +60,16 @@ def test_near_duplicates_and_no_others() -> None:
     assert not seen.seen(first, "x")
     assert seen.seen(first.replace("Tuesday", "Monday"), "x")
     assert not seen.seen("Glaciers in the western Alps have lost a third of their length since the new rules.", "x")
+
+
+def test_the_estimate_finds_every_pair_with_nearly_all_grams_and_none_with_half_of_them() -> None:
+    random = Random(0)
+    for _ in range(100):
+        words = ["".join(random.choices("abcdefghijklmnop", k=7)) for _ in range(20)]
+        seen = NearDuplicates(0.8)
+        assert not seen.seen(" ".join(words), "x")
+        assert not seen.seen(" ".join([*words[:13], *(word[::-1] for word in words[13:])]), "x")  # 0.5
+        assert seen.seen(" ".join([*words, "z"]), "x")  # 0.98
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset
 
 from hf_xsent.data.readers.columns import parse_columns
-from hf_xsent.data.readers.formats import read_pairs
+from hf_xsent.data.readers.formats import read_linked_pairs, read_pairs
 from hf_xsent.data.readers.resolving import language_of_name, resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, RecipeError
@@ -171,6 +171,12 @@ def test_files_of_all_languages_with_the_target_language_first_need_an_order(tmp
 def test_columns_may_be_lists(tmp_path: Path, columns: object) -> None:
     path = _write(tmp_path / "pairs.tsv", ("b", "a"), PAIRS)
     assert _read(f"de={path}", columns=columns) == {"de": PAIRS}
+
+
+def test_headers_of_tables_have_origin_and_licence_in_any_case(tmp_path: Path) -> None:
+    (tmp_path / "de.tsv").write_text("Source\tTarget\tOrigin\tLicense\nein Hund\ta dog\tweb\tCC0\n")
+    ((source,),) = resolve_sources(str(tmp_path / "de.tsv")).values()
+    assert list(read_linked_pairs(source)) == [("ein Hund", "a dog", None, None, None, "web", "CC0")]
 
 
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.csv"])

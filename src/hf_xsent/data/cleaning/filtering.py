@@ -125,7 +125,7 @@ class NearDuplicates:
     def __init__(self, share: float) -> None:
         self.share = share
         random = np.random.default_rng(0)
-        self._factors = random.integers(1, 1 << 32, (_HASHES, 1), np.uint64) * np.uint64(2) + np.uint64(1)
+        self._factors = random.integers(1, 1 << 63, (_HASHES, 1), np.uint64) * np.uint64(2) + np.uint64(1)
         self._offsets = random.integers(0, 1 << 63, (_HASHES, 1), np.uint64)
         self._signatures = np.zeros((_PAIRS_REMEMBERED, _HASHES), np.uint32)
         self._last = np.full((_BANDS, _SLOTS), -1, np.int32)

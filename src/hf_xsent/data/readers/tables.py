@@ -85,7 +85,7 @@ def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError
                 source.place(number), names, source.columns, source.language, source.target_language
             )
             require_order(source, names[first], names[second])
-            names = [LICENCE if name == LICENSE else name for name in names]
+            names = [LICENCE if name.lower() == LICENSE else name.lower() for name in names]
             others = [names.index(name) if name in LEDGER and name in names else None for name in PAIR_FIELDS[2:]]
         elif len(cells) <= max(first, second):
             error = _too_few_columns(source.columns, (first, second), len(cells))
