@@ -187,13 +187,13 @@ def test_every_block_runs(path: Path, prepared: Path) -> None:
 
 
 EXAMPLES = (  # public names whose docstrings have an example, in an order in which each finds the files that it reads
-    "load_bitext", "pretrain", "AlignmentTrainer", "export_sentence_transformer", "evaluate", "write_model_card",
+    "load_bitext", "pretrain", "AlignmentTrainer", "export_sentence_transformer", "evaluate", "publish",
     "TaskEvaluator", "AlignmentLoss", "mine_files", "mine_negatives", "score_pairs",
     "align_words",
     "align_documents", "align_document_files", "trim_vocabulary", "finetune",
 )  # fmt: skip
 # A Hub, extras, and hours; their tests run smaller ones.
-NOT_RUN_EXAMPLES = ("publish", "export_onnx", "export_gguf", "check_runtimes", "compare")
+NOT_RUN_EXAMPLES = ("export_onnx", "export_gguf", "check_runtimes", "compare")
 EXAMPLE_STAND_INS = {
     '"runs/mine"': '"runs/example"',
     '"runs/de", max_steps=1000': '"runs/example", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',
@@ -219,7 +219,7 @@ def test_every_example_in_a_docstring_runs(prepared: Path) -> None:
         code = _example(name).replace('"runs/mine", max_steps', '"runs/other", max_steps')
         for written, stand_in in EXAMPLE_STAND_INS.items():
             code = code.replace(written, stand_in)
-        if name == "write_model_card":
+        if name == "publish":
             assert (
                 main(["evaluate", "runs/example", "--tasks", "tatoeba=data/tatoeba", "--output", "results.json"]) == 0
             )

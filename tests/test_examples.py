@@ -58,7 +58,7 @@ def test_training_and_publishing(
     _run(*train, 1)
     assert type(AutoModel.from_pretrained("run")).__name__ == "AlignmentForSentenceEmbedding"
     options = ["--tatoeba", "tatoeba", "--languages", "sw", "--base_model", "org/encoder", "--output", "exported"]
-    _run("evaluate_and_publish.py", "run", *options)
+    _run("evaluate_and_publish.py", "run", "org/mine", *options)
     card = ModelCard(Path("exported/README.md").read_text("utf-8"))
     assert card.data.base_model == "org/encoder" and "| swh | 16 |" in card.text
 

@@ -34,7 +34,6 @@ _PUBLIC = {  # the public names of each module; __init__.pyi names them for type
     "publishing.check": "check_runtimes",
     "publishing.gguf": "export_gguf",
     "publishing.hub": "publish",
-    "publishing.model_card": "write_model_card",
     "publishing.onnx": "export_onnx",
     "publishing.sentence_transformer": "export_sentence_transformer",
     "publishing.vocabulary_trimming": "trim_vocabulary",

@@ -29,7 +29,6 @@ from hf_xsent.models.wacse import WacseForSentenceEmbedding as WacseForSentenceE
 from hf_xsent.publishing.check import check_runtimes as check_runtimes
 from hf_xsent.publishing.gguf import export_gguf as export_gguf
 from hf_xsent.publishing.hub import publish as publish
-from hf_xsent.publishing.model_card import write_model_card as write_model_card
 from hf_xsent.publishing.onnx import export_onnx as export_onnx
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer as export_sentence_transformer
 from hf_xsent.publishing.vocabulary_trimming import trim_vocabulary as trim_vocabulary

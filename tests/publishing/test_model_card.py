@@ -18,7 +18,7 @@ from card_facts import card_facts
 from huggingface_hub import ModelCard
 from transformers import AutoTokenizer
 
-from hf_xsent import DapForSentenceEmbedding, evaluate, export_sentence_transformer
+from hf_xsent import DapForSentenceEmbedding, evaluate, export_sentence_transformer, publish
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError, OutputError
 from hf_xsent.evaluation.registry import TASKS
@@ -26,7 +26,7 @@ from hf_xsent.evaluation.report import Report
 from hf_xsent.files import write_json
 from hf_xsent.publishing.evaluation_tables import read_tables
 from hf_xsent.publishing.hub import check_card, plan_upload
-from hf_xsent.publishing.model_card import facts_of_run, render_card, write_model_card
+from hf_xsent.publishing.model_card import facts_of_run, render_card
 from hf_xsent.runs.identity import identify_model
 
 ROOT = Path(__file__).parents[2]
@@ -180,10 +180,16 @@ def test_an_incomplete_card_is_not_published(
     assert "is not an export: write one with hf-xsent export" in capsys.readouterr().err
 
 
+def _card(folder: Path, **facts: Any) -> str:
+    """Write the card of an export, and return its text."""
+    publish(folder, "org/mine", license="mit", dry_run=True, **facts)
+    return (folder / "README.md").read_text("utf-8")
+
+
 def test_a_card_states_truncated_dimensions(exported: Path, run_folder: Path) -> None:
     config = json.loads((exported / "config.json").read_text("utf-8"))
     write_json(exported / "config.json", config | {"hf_xsent": config["hf_xsent"] | {"dim": 16}})
-    card = write_model_card(exported, run=run_folder, license="mit").read_text("utf-8")
+    card = _card(exported, run=run_folder)
     assert "(16 dimensions)" in card and "then truncated to 16 dimensions" in card
 
 
@@ -193,7 +199,7 @@ def test_the_hub_gets_only_results_of_the_export_as_it_is(exported: Path, run_fo
     changes: list[dict[str, Any]] = [{"layer": 2}, {"pooling": "cls"}, {"dim": 8}, {"max_length": 8}]
     runs = [*(own | {"settings": own["settings"] | change} for change in changes), own]
     results.write_text(json.dumps({"runs": runs}), "utf-8")
-    card = write_model_card(exported, run=run_folder, results=[results], license="mit").read_text("utf-8")
+    card = _card(exported, run=run_folder, results=[results])
     assert card.count("| mean of all |") == 5
     (index,) = ModelCard(card).data.to_dict()["model-index"]
     assert [metric["value"] for result in index["results"] for metric in result["metrics"]] == [85.0]
@@ -212,7 +218,7 @@ def test_the_code_of_a_card_gives_the_embeddings_of_sentence_transformers(
     model = DapForSentenceEmbedding.from_backbone(encoder, **settings, **prompts).eval()
     folder = tmp_path / "exported"
     export_sentence_transformer(model, folder, AutoTokenizer.from_pretrained(encoder), dim=dim, verify=False)
-    card = write_model_card(folder, run=run_folder, license="mit").read_text("utf-8")
+    card = _card(folder, run=run_folder)
     (code,) = re.findall(r"^```python\n(import torch\n.*?)^```", card, re.DOTALL | re.MULTILINE)
     names: dict[str, Any] = {}
     exec(code.replace('"mine"', repr(str(folder))), names)
@@ -235,10 +241,10 @@ def test_a_card_takes_the_results_of_this_model_only(exported: Path, run_folder:
     other = run | {"settings": run["settings"] | {"model": "tiny", "model_fingerprint": "another"}}
     results.write_text(json.dumps({"runs": [other]}), "utf-8")
     with pytest.raises(DataError, match=r"results.json has results of tiny, not of this model: evaluate the folder"):
-        write_model_card(exported, run=run_folder, results=[results])
+        _card(exported, run=run_folder, results=[results])
     worse = {"all": run["groups"]["all"] | {"mean": 12.0}}
     results.write_text(json.dumps({"runs": [other | {"groups": worse}, run]}), "utf-8")
-    card = write_model_card(exported, run=run_folder, results=[results]).read_text("utf-8")
+    card = _card(exported, run=run_folder, results=[results])
     assert "value: 85.0" in card and "12.0" not in card
 
 
@@ -248,7 +254,7 @@ def test_results_of_the_exported_folder_are_results_of_the_export(
     shutil.copy(run_folder / "training.json", exported)
     again = export_sentence_transformer(exported, tmp_path / "float16", dtype="float16", verify=False)
     assert identify_model(str(again)) != identify_model(str(exported))
-    assert "value: 85.0" in write_model_card(again, results=[results]).read_text("utf-8")
+    assert "value: 85.0" in _card(again, results=[results])
 
 
 def test_results_of_the_run_and_of_its_export_are_one_table(
@@ -260,7 +266,7 @@ def test_results_of_the_run_and_of_its_export_are_one_table(
     changes = {"model": "float16/"}, {"model": "float16", "model_fingerprint": identify_model(str(again))}
     runs = [run, *(run | {"settings": run["settings"] | change} for change in changes)]
     results.write_text(json.dumps({"runs": runs}), "utf-8")
-    card = write_model_card(again, results=results, license="mit", languages="de").read_text("utf-8")
+    card = _card(again, results=results, languages="de")
     assert card.count("| mean of all |") == card.count("value: 85.0") == 1 and "language:\n- de\n" in card
 
 
@@ -268,14 +274,14 @@ def test_a_card_of_several_base_models_names_each(exported: Path) -> None:
     path = exported / "README.md"
     text = path.read_text("utf-8").replace("base_model: FacebookAI/xlm-roberta-base", "base_model:\n- org/a\n- org/b")
     path.write_text(text, "utf-8")
-    card = write_model_card(exported, license="apache-2.0").read_text("utf-8")
+    card = _card(exported)
     assert "It started from [org/a](https://huggingface.co/org/a) and [org/b](https://huggingface.co/org/b)." in card
 
 
 def test_a_card_has_codes_of_languages(exported: Path, run_folder: Path) -> None:
     with pytest.raises(DataError, match="unknown language code 'German'; the code of German is 'de'"):
-        write_model_card(exported, run=run_folder, languages=["German"])
-    assert "- multilingual" in write_model_card(exported, run=run_folder, languages=["multilingual"]).read_text("utf-8")
+        _card(exported, run=run_folder, languages=["German"])
+    assert "- multilingual" in _card(exported, run=run_folder, languages=["multilingual"])
 
 
 @pytest.mark.parametrize(

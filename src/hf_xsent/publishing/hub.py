@@ -50,10 +50,13 @@ class Published:
 def publish(settings: PublishSettings) -> Published:
     """Write the card of an exported folder if needed, check the folder, and upload it; the same call resumes.
 
+    ``results`` are files written by ``evaluate``, of this folder or of the one that it was exported from.
+
     ```python
     from hf_xsent import publish
 
-    publish("exported/mine", "org/mine", private=True)
+    facts = {"license": "apache-2.0", "base_model": "org/encoder"}
+    publish("exported/mine", "org/mine", results=["results.json"], **facts, dry_run=True)
     ```
     """
     if settings.check:

@@ -16,7 +16,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from hf_xsent.data.bitext import NOT_STATED
 from hf_xsent.data.languages import find_language, language_of_tag
 from hf_xsent.errors import OutputError
-from hf_xsent.files import is_local, write_text
+from hf_xsent.files import is_local
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
 from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
 from hf_xsent.publishing.runtimes import resource, runtimes_of, runtimes_table
@@ -130,37 +130,6 @@ def _snippets(facts: CardFacts) -> list[tuple[str, str, str, str]]:
         for file in runtime.files
         if file in ("model.safetensors", *facts.files)
     ]
-
-
-def write_model_card(
-    folder: str | Path,
-    *,
-    run: str | Path | None = None,
-    results: Sequence[str | Path] = (),
-    license: str | None = None,  # noqa: A002 - the Hub's word
-    name: str | None = None,
-    base_model: str | None = None,
-    languages: Sequence[str] | None = None,
-    repository: str | None = None,
-    datasets: Sequence[str] | None = None,
-) -> Path:
-    """Write the model card of an export, README.md.
-
-    The facts of the run that trained the model are read from the export, or from the folder ``run`` if given;
-    ``results`` are files written by ``evaluate``, of this folder or of the one that it was exported from. The other
-    arguments add or replace facts; licence, encoder, languages and data sets of an earlier card stay without them.
-
-    ```python
-    from hf_xsent import write_model_card
-
-    write_model_card("exported/mine", results=["results.json"], license="apache-2.0", base_model="org/encoder")
-    ```
-    """
-    facts = {"license": license, "name": name, "base_model": base_model, "languages": listed(languages)}
-    facts |= {"repository": repository, "datasets": listed(datasets)}
-    path = Path(folder) / "README.md"
-    write_text(path, compose_card(folder, run, listed(results), facts))
-    return path
 
 
 def compose_card(

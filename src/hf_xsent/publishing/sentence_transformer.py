@@ -43,7 +43,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     ``model`` is a loaded model, a trainer, or the path of a run or checkpoint. After an error nothing is written.
     ``verify`` opens the folder with SentenceTransformer and compares embeddings. ``dim`` is the number of dimensions
     that SentenceTransformer truncates embeddings to (its ``truncate_dim``). The model card states what is known of the
-    run; ``write_model_card`` adds licence and results.
+    run; ``publish`` adds licence and results.
 
     ```python
     from hf_xsent import export_sentence_transformer
