@@ -62,7 +62,7 @@ def test_near_duplicates_and_no_others() -> None:
     assert not seen.seen("Glaciers in the western Alps have lost a third of their length since the new rules.", "x")
 
 
-def test_the_estimate_finds_every_pair_with_nearly_all_grams_and_none_with_half_of_them() -> None:
+def test_pairs_with_nearly_all_common_grams_are_near_duplicates_and_those_with_half_are_not() -> None:
     random = Random(0)
     for _ in range(100):
         words = ["".join(random.choices("abcdefghijklmnop", k=7)) for _ in range(20)]
@@ -70,6 +70,9 @@ def test_the_estimate_finds_every_pair_with_nearly_all_grams_and_none_with_half_
         assert not seen.seen(" ".join(words), "x")
         assert not seen.seen(" ".join([*words[:13], *(word[::-1] for word in words[13:])]), "x")  # 0.5
         assert seen.seen(" ".join([*words, "z"]), "x")  # 0.98
+        equal = NearDuplicates(1)
+        found = [equal.seen(" ".join(words), target) for target in ("Part 1", "Part 2", "part  1")]
+        assert found == [False, False, True]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
-from hf_xsent.data.cleaning.repeats import normalise
+from hf_xsent.data.cleaning.repeats import hash_texts, normalise
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.cleaning.rules import PairRules
 from hf_xsent.settings.declare import setting
@@ -150,6 +150,7 @@ class NearDuplicates:
 
     def _signature(self, text: str) -> np.ndarray:
         raw = text.encode("utf-8", "surrogatepass")
-        grams = {crc32(raw[start : start + _GRAM]) for start in range(max(1, len(raw) - _GRAM + 1))}
+        starts = range(max(1, len(raw) - _GRAM + 1))
+        grams = {hash_texts(text)} if self.share == 1 else {crc32(raw[start : start + _GRAM]) for start in starts}
         hashes = np.fromiter(grams, np.uint64, len(grams))
         return np.asarray(((hashes * self._factors + self._offsets) >> np.uint64(32)).min(1), np.uint32)
