@@ -323,6 +323,9 @@ def test_an_encoder_that_only_this_machine_has_is_named_and_not_linked(exported:
     card = ModelCard((exported / "README.md").read_text("utf-8"))
     assert card.data.base_model is None and "It started from the encoder `own`, which is not on the Hub." in card.text
     assert str(tmp_path) not in card.text and plan_upload(exported)
+    assert main([*command, "--name", "ours"]) == 0  # keeps it
+    assert main([*command, "--base_model", "org/encoder"]) == 0
+    assert "It started from [org/encoder]" in (exported / "README.md").read_text("utf-8")
 
 
 def test_the_table_shows_the_start_and_the_hub_the_name_of_the_pool(tmp_path: Path) -> None:

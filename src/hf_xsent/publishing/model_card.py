@@ -91,7 +91,7 @@ def render_card(facts: CardFacts) -> ModelCard:
         eval_results=[table.result for table in facts.tables if table.result is not None] or None,
     )
     starts = [f"[{name}](https://huggingface.co/{name})" for name in listed(facts.base_model or None)]
-    if facts.local_start:
+    if not starts and facts.local_start:
         starts = [f"the encoder `{facts.local_start}`, {NOT_ON_THE_HUB}"]
     shown = vars(facts) | {
         "start": " and ".join(starts),
@@ -161,13 +161,15 @@ def _of_earlier_card(text: str, path: Path) -> dict[str, Any]:
     """Return the facts of an earlier card that a call may also add."""
     data = card_metadata(text, path) if text else {}
     facts = {name: data.get(name) for name in ("license", "base_model", "datasets")}
-    facts["languages"] = listed(data.get("language"))
+    facts["languages"] = [*map(str, listed(data.get("language")))]
+    if local := re.search(rf"the encoder `(.+)`, {NOT_ON_THE_HUB}", text):
+        facts["local_start"] = local[1]
     return {name: value for name, value in facts.items() if value}
 
 
 def listed(value: Any) -> list[Any]:
     """Return the values of a field or an argument, which may be a single one."""
-    return [] if value is None else [value] if isinstance(value, str | Path) else list(value)
+    return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
 def card_metadata(text: str, path: Path) -> dict[str, Any]:
