@@ -119,5 +119,5 @@ def _read_cells(path: Path) -> dict[int, tuple[str, str]]:
 
 def _lines_of(read: TextFile | VectorFiles, numbers: set[str]) -> dict[str, str]:
     """Return the texts of the lines with these numbers or ids that are not empty."""
-    wanted = {str(int(number)) if number.isdecimal() else number: number for number in numbers}
+    wanted = {str(int(number)): number for number in numbers if number.isdecimal()} | {each: each for each in numbers}
     return {wanted[str(key)]: line for key, line in read.lines() if str(key) in wanted and line.strip()}
