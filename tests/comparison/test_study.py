@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from study_file import StudyFile
 
-from hf_xsent.comparison.compare import compare
+from hf_xsent import SentenceEncoderForPreTraining
+from hf_xsent.comparison.compare import compare, list_runs
 from hf_xsent.comparison.process import measure, open_embedder
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.settings import Budget
@@ -179,6 +180,24 @@ def test_an_untrained_method_has_the_prompts_of_its_recipe(study: StudyFile):
     embedder = open_embedder(run)
     assert embedder.prompt == "The dog "
     assert (embedder.encode_query(["sleeps"]) == embedder.encode(["sleeps"])).all()
+
+
+def test_an_untrained_method_has_the_prompt_of_its_start_that_its_recipe_names(study: StudyFile, tmp_path: Path):
+    start = SentenceEncoderForPreTraining.from_pretrained(study.content["model"], prompts={"query": "The dog "})
+    start.save_pretrained(tmp_path / "start")
+    settings = study.content["settings"] | {"default_prompt_name": "query"}
+    (run,) = _runs(study, model=str(tmp_path / "start"), settings=settings, methods={"none": {"train": False}})
+    assert open_embedder(run).prompt == "The dog "
+
+
+def test_paths_of_python_are_those_of_a_file(study: StudyFile, tmp_path: Path):
+    data = {"de": tmp_path / "de-en.tsv"}
+    parts = {"methods": {"TR": {"data": data, "cache_dir": tmp_path}}, "tasks": {"pairs": {"data": data}}}
+    settings = study.content["settings"] | {"recipe": tmp_path / "recipe.yaml"}
+    (run,) = list_runs(compare.read(study.content | parts | {"settings": settings, "output": study.out}))
+    run.write_job()
+    assert Run.read(run.folder) == run
+    assert run.recipe["data"] == run.tasks["pairs"]["data"] == {"de": str(data["de"])}
 
 
 def test_budgets_come_to_steps():

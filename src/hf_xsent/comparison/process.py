@@ -89,8 +89,8 @@ def open_start(run: Run) -> SentenceEmbedder:
         module.to("cuda" if torch.cuda.is_available() else "cpu")
         return SentenceEmbedder(pivot, load_tokenizer(run.model))
     embedder = SentenceEmbedder.from_pretrained(run.model, run.pooling, config.max_length, precision=_precision(run))
-    if config.prompts is not None:
-        embedder.config.prompts, embedder.prompt = config.prompts, config.default_prompt
+    config = config.following(embedder.config.saved_settings())
+    embedder.config.prompts, embedder.prompt = config.prompts, config.default_prompt
     return embedder
 
 

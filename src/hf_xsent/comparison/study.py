@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,19 +68,19 @@ def read_study(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, 
     """Read a study from its file's values, Python's and flags; ``where`` is the path of its file."""
     content = {key: value for layer in layers for key, value in layer.items()}
     with _errors_at(where):
-        return _study(read_settings(CompareSettings, _with_weights(content), flags, where), Path(where))
+        return _study(read_settings(CompareSettings, _plain(content), flags, where), Path(where))
 
 
-def _with_weights(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Write weights of objectives as mappings, so that flags change single settings beside them."""
-    return {
-        key: merge_objectives({}, value)
-        if key == "objectives" and isinstance(value, Mapping)
-        else _with_weights(value)
-        if isinstance(value, Mapping)
-        else value
-        for key, value in content.items()
-    }
+def _plain(value: Any) -> Any:
+    """Write weights of objectives as mappings, so that flags change single settings beside them, and paths as text."""
+    if isinstance(value, Mapping):
+        return {
+            key: merge_objectives({}, entry) if key == "objectives" and isinstance(entry, Mapping) else _plain(entry)
+            for key, entry in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return fspath(value) if isinstance(value, PathLike) else value
 
 
 def _study(settings: CompareSettings, file: Path) -> Study:
