@@ -19,7 +19,7 @@ from hf_xsent.runs.run import RunState
 from hf_xsent.settings.declare import check_settings, default_of
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.tensors.gathering import process_count, sum_over_processes
-from hf_xsent.training.conflicts import AUTO, FOLLOW_METRIC, facts_of_arguments, facts_of_model, refuse_conflicts
+from hf_xsent.training.conflicts import AUTO, facts_of_arguments, facts_of_model, refuse_conflicts
 from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
@@ -176,7 +176,6 @@ def check_trainer(
 
 def check_metric(arguments: TrainingArguments, names: list[str]) -> None:
     """Refuse a metric for the best checkpoint, or for the learning rate, that is not among the measured ones."""
-    metric = str(arguments.metric_for_best_model).removeprefix("eval_")
-    reads_metric = arguments.load_best_model_at_end or arguments.lr_scheduler_type in FOLLOW_METRIC
-    if reads_metric and metric not in names:
+    metric = (arguments.metric_for_best_model or names[0]).removeprefix("eval_")
+    if metric not in names:
         raise RecipeError(f"metric_for_best_model {metric!r} is not measured: use {', '.join(names)}")
