@@ -89,14 +89,15 @@ def test_a_signal_requests_a_checkpoint_at_the_end_of_the_step(
     number: int, error: type[Stopped], exit_code: int
 ) -> None:
     before = signal.getsignal(number)
-    stop, control = StopOnSignal(), SimpleNamespace(should_save=False)
+    stop, control = StopOnSignal(), SimpleNamespace(should_save=False, should_log=False)
     stop.on_train_begin(ARGUMENTS, STATE, control)
     stop.on_step_end(ARGUMENTS, STATE, control)
-    assert not control.should_save
+    assert not (control.should_save or control.should_log)
     os.kill(os.getpid(), number)
     stop.on_step_end(ARGUMENTS, STATE, control)
     stop.on_train_end(ARGUMENTS, STATE, control)
     assert control.should_save and stop.requested == number
+    assert control.should_log  # the cost up to this step, to which a resumed run adds
     assert type(stop.error("after step 3")) is error and stop.error("").exit_code == exit_code
     assert signal.getsignal(number) == before
 

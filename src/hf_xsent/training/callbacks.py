@@ -200,7 +200,7 @@ class StopOnSignal(TrainerCallback):
             received = int(flag)
         if received:
             self.requested = received
-            control.should_save = True
+            control.should_save = control.should_log = True  # the log holds the cost, to which a resumed run adds
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Restore the earlier signal handlers."""
