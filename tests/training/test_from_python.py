@@ -62,6 +62,9 @@ def test_pretrain_and_export_name_the_way_of_objects_in_memory(tmp_path: Path, t
         for value in (given, {"de": given}) if name == "data" else (given,):
             with pytest.raises(RecipeError, match=f"^{name} takes .*, not {type(given).__name__}: .*AlignmentTrainer"):
                 pretrain(**settings | {name: value})
+    for pairs in ([("Hund", "dog")], {"de": [("Hund", "dog")]}):
+        with pytest.raises(RecipeError, match="^data takes paths, .*, not tuple: .*AlignmentTrainer"):
+            pretrain(**settings | {"data": pairs})
     with pytest.raises(ModelError, match="not SentenceTransformer: save .* save_pretrained"):
         export_sentence_transformer(model, tmp_path / "out")
 

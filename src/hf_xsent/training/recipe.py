@@ -101,8 +101,9 @@ def _refuse_objects(layers: Sequence[Mapping[str, Any]]) -> None:
     for layer in layers:
         for name, what in {"model": "a folder or Hub id", "data": "paths", "dev": "paths"}.items():
             given = layer.get(name)
-            parts = given.values() if isinstance(given, dict) else given if isinstance(given, list | tuple) else [given]
-            other = next((part for part in parts if not isinstance(part, str | PathLike | list | tuple | None)), None)
+            values = given.values() if isinstance(given, dict) else [given]
+            parts = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
+            other = next((part for part in parts if not isinstance(part, str | PathLike | None)), None)
             if other is not None:
                 raise RecipeError(
                     f"{name} takes {what}, which recipe.yaml records, not {type(other).__name__}: train it by "
