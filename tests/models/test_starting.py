@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from transformers import TrainingArguments
 
 from hf_xsent import (
@@ -204,6 +205,44 @@ def test_objectives_with_masks_start_from_a_sentence_transformer(stating: str) -
         SentenceTransformer(stating, device="cpu"), objectives=objectives
     )
     assert model.config.mask_token_id == model.tokenizer.mask_token_id and model.config.max_length == 11
+
+
+@pytest.mark.parametrize("door", ["from_backbone", "from_pretrained"])
+def test_a_saved_default_prompt_goes_with_the_saved_prompts(stating: str, tmp_path: Path, door: str) -> None:
+    SentenceEncoderForPreTraining.from_pretrained(stating).save_pretrained(tmp_path / "saved")
+    for prompts in ({}, {"query": "a "}):
+        config = getattr(SentenceEncoderForPreTraining, door)(str(tmp_path / "saved"), prompts=prompts).config
+        assert (config.prompts, config.default_prompt_name) == (prompts, None)
+
+
+@pytest.mark.parametrize("kind", ["folder", "model", "encode"])
+def test_a_teacher_is_a_model_its_encode_or_its_name(stating: str, tmp_path: Path, pairs: Any, kind: str) -> None:
+    teacher = SentenceTransformer(stating, device="cpu")
+    given = {"folder": stating, "model": teacher, "encode": teacher.encode}[kind]
+    model = SentenceEncoderForPreTraining.from_pretrained(stating, objectives={"distillation": 1.0})
+    arguments = TrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")
+    teachers = AlignmentTrainer(model, arguments, {"de": pairs}, teachers={"distillation": given}).teachers
+    assert teachers is not None
+    vectors = teachers.encode_by_objective["distillation"](["a dog"])
+    np.testing.assert_allclose(vectors, teacher.encode(["a dog"]), atol=1e-5)
+
+
+def test_a_second_training_has_adapters_too(stating: str, tmp_path: Path, pairs: Any) -> None:
+    model = SentenceEncoderForPreTraining.from_pretrained(stating, lora_rank=2, lora_targets=["query"])
+    arguments = TrainingArguments(
+        str(tmp_path / "run"), max_steps=2, learning_rate=0.01, use_cpu=True, report_to="none", save_steps=1
+    )
+    trainer = AlignmentTrainer(model, arguments, {"de": pairs})
+    trainer.train()
+    first = {name: weight.clone() for name, weight in model.state_dict().items()}
+    trainer.train(overwrite=True)
+    second = {name: weight.clone() for name, weight in model.state_dict().items()}
+    changed = [name for name in first if not torch.equal(first[name], second[name])]
+    assert changed and all(name.endswith("query.weight") for name in changed)
+    trainer.args.max_steps = 3
+    trainer.train(resume_from_checkpoint=True, allow_changes=True)
+    changed = [name for name in first if not torch.equal(model.state_dict()[name], second[name])]
+    assert changed and all(name.endswith("query.weight") for name in changed)
 
 
 def test_adapters_of_a_sentence_transformer_are_merged_at_the_end(stating: str, tmp_path: Path, pairs: Any) -> None:

@@ -44,6 +44,7 @@ def merge_adapters(encoder: PreTrainedModel) -> None:
     weights = plain_weights(encoder)
     for name, adapter in _adapted(encoder).items():
         encoder.set_submodule(name, adapter.get_base_layer())
+    del encoder.peft_config
     encoder.load_state_dict(weights)
 
 

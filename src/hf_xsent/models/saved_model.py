@@ -128,6 +128,8 @@ class SavedModel(PreTrainedModel):
             start = cls.config_class(**{key: value for key, value in stated.items() if key in names})
             if not cls.trains:
                 start.lora_rank = start.lora_alpha = start.lora_targets = None  # saved merged, too
+            if "prompts" in settings:
+                start.default_prompt_name = None  # one of the saved prompts
             config = cls.config_of(start, settings).following(stated)
         else:
             config = cls.config_of(None, settings).following(stated, settings)

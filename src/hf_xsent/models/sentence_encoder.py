@@ -59,9 +59,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         super().__init__(config)
         self.encoder: Any = build_encoder(config.encoder_config) if encoder is None else encoder
         self.linear_map = None
-        if config.lora_rank is not None:
-            alpha = 2.0 * config.lora_rank if config.lora_alpha is None else config.lora_alpha
-            add_adapters(self.encoder, config.lora_rank, alpha, config.lora_targets)
+        self.add_adapters()
         if config.languages:
             self.language_embeddings = nn.Embedding(len(config.languages), self.encoder.config.hidden_size)
         use_fast_dropout(self)
@@ -77,6 +75,12 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
             init.normal_(module.weight, std=self.config.language_std)
         else:
             super()._init_weights(module)
+
+    def add_adapters(self) -> None:
+        """Add the LoRA adapters that the config states, and freeze the encoder."""
+        rank, alpha, targets = self.config.lora_rank, self.config.lora_alpha, self.config.lora_targets
+        if rank is not None:
+            add_adapters(self.encoder, rank, 2.0 * rank if alpha is None else alpha, targets)
 
     def merge_adapters(self) -> None:
         """Merge LoRA adapters into the encoder's weights and remove them."""

@@ -38,13 +38,12 @@ class Teachers:
     def load(cls, config: AlignmentConfig, arguments: TrainingArguments) -> Teachers:
         """Load each teacher that the objectives name once."""
         names = {objective: name for objective, name in config.teachers().items() if name is not None}
-        precision = "bfloat16" if arguments.bf16 else "float32"
-        opened = {name: _open(name, config, arguments.device, precision) for name in dict.fromkeys(names.values())}
+        opened = {name: _open(name, config, arguments) for name in dict.fromkeys(names.values())}
         return cls({objective: opened[name] for objective, name in names.items()})
 
     @classmethod
     def of(
-        cls, model: Any, arguments: TrainingArguments, teachers: Teachers | Mapping[str, Encode] | None
+        cls, model: Any, arguments: TrainingArguments, teachers: Teachers | Mapping[str, Any] | None
     ) -> Teachers | None:
         """Return the given teachers or, without them, those that the model's objectives need.
 
@@ -61,7 +60,10 @@ class Teachers:
                 start = deepcopy(model).to(torch.bfloat16 if arguments.bf16 else model.dtype)
                 by_objective = dict.fromkeys(starts, start.encode) | by_objective
         else:
-            by_objective = teachers
+            by_objective = {
+                name: _open(one, model.config, arguments) if isinstance(one, str) else getattr(one, "encode", one)
+                for name, one in teachers.items()
+            }
         for name in by_objective:
             if not objective_class(name).needs.teacher or name not in model.config.objectives:
                 raise RecipeError(f"the model has no objective {name} with a teacher: add it to objectives, or drop it")
@@ -89,8 +91,9 @@ def _frozen(encode: Encode, model: nn.Module) -> Encode:
     return encode if {*map(id, weights)}.isdisjoint(map(id, model.parameters())) else deepcopy(encode)
 
 
-def _open(name_or_path: str, student: AlignmentConfig, device: torch.device, precision: str) -> Encode:
+def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArguments) -> Encode:
     """Open a teacher and check that it encodes text into embeddings of the student's width."""
+    device, precision = arguments.device, "bfloat16" if arguments.bf16 else "float32"
     try:
         encode = _encode_of(name_or_path, student, device, precision)
     except ModelError as error:

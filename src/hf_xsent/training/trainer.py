@@ -32,7 +32,7 @@ from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, c
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.retention import Retention, choose_share
 from hf_xsent.training.run_trainer import RunTrainer
-from hf_xsent.training.teacher import Encode, Teachers
+from hf_xsent.training.teacher import Teachers
 
 
 class AlignmentTrainer(RunTrainer):
@@ -43,10 +43,10 @@ class AlignmentTrainer(RunTrainer):
     ``eval_accuracy``, their mean, the same mean per language, such as ``eval_accuracy_de``, and ``eval_beside``: the
     translation is nearer than the other sentences of the query's side, too. Without dev, the run ends with its last
     weights. Teachers of objectives are loaded by the names in the objectives' settings, unless ``teachers`` are given:
-    ``{"distillation": other.encode}``, or ``{}`` if batches have the teachers' embeddings. If no objective needs pairs,
-    the two sides of the data are shuffled independently. Over a frozen encoder, ``features`` encodes each sentence
-    once, before the first step; without, the encoder runs in every step. ``model`` may be a SentenceTransformer of
-    transformer and pooling: its encoder trains by translation ranking.
+    ``{"distillation": other}``, a model, its ``encode`` or its name, or ``{}`` if batches have the teachers'
+    embeddings. If no objective needs pairs, the two sides of the data are shuffled independently. Over a frozen
+    encoder, ``features`` encodes each sentence once, before the first step; without, the encoder runs in every step.
+    ``model`` may be a SentenceTransformer of transformer and pooling: its encoder trains by translation ranking.
 
     A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset, a DataFrame or a list of
     pairs, with its arguments ``target_language`` and ``columns``; the latter are not cleaned. ``args`` may be plain
@@ -78,7 +78,7 @@ class AlignmentTrainer(RunTrainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         alpha: float = 0.5,
         target_language: str = "en",
-        teachers: Teachers | Mapping[str, Encode] | None = None,
+        teachers: Teachers | Mapping[str, Any] | None = None,
         features: FeatureCache | None = None,
         columns: Any = None,
         **kwargs: Any,
@@ -121,6 +121,7 @@ class AlignmentTrainer(RunTrainer):
         data: Any = (train_dataset, eval_dataset)
         super().__init__(model, args, collator, *data, processing_class, **kwargs)
         model.tokenizer = processing_class
+        self._adapters = {name: getattr(config, name) for name in ("lora_rank", "lora_alpha", "lora_targets")}
         self.add_callback(EndOfStep)
         self.add_callback(DevBeforeTraining)
         self._start = starting_weights(model) if args.share_of_start else {}
@@ -149,6 +150,12 @@ class AlignmentTrainer(RunTrainer):
         """
         if self.train_dataset is None:
             raise DataError("no pairs to train on: pass them as train_dataset")
+        model: Any = self.accelerator.unwrap_model(self.model)
+        if model.config.lora_rank != self._adapters["lora_rank"]:  # an earlier call has merged them
+            vars(model.config).update(self._adapters)
+            model.add_adapters()
+            model.freeze(self.args.frozen_layers, self.args.frozen_word_embeddings)
+            self.optimizer, self.model_wrapped = None, model  # both have the weights of the merged ones
         # With cached features, a step is so small that one thread is fastest.
         with threads(None if self.features is None else 1):
             return super().train(*args, **kwargs)
