@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numbered_words import Words
 
 from hf_xsent import load_bitext, mine_files, score_pairs
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
+from hf_xsent.files import _unchanged_file_digest
 from hf_xsent.mining import score
 from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.top_k import Neighbours
@@ -131,6 +133,16 @@ def test_an_interrupted_run_scores_only_what_is_missing(tmp_path: Path, monkeypa
     score_pairs(tmp_path / "pairs.tsv", tmp_path / "scored.tsv", second)
     assert (tmp_path / "scored.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
     assert set(second.encoded) == {f"{side}{i}" for side in "ab" for i in range(3, 10)}
+
+
+def test_an_edited_file_of_the_same_size_and_time_is_read_again(pairs: Path, tmp_path: Path) -> None:
+    score_pairs(pairs, tmp_path / "scored.tsv", Letters())
+    before = pairs.stat()
+    pairs.write_text(pairs.read_text("utf-8").replace("aab", "abb"), "utf-8")
+    os.utime(pairs, ns=(before.st_atime_ns, before.st_mtime_ns))
+    _unchanged_file_digest.cache_clear()  # another process has its own
+    score_pairs(pairs, tmp_path / "scored.tsv", Letters())
+    assert _rows(tmp_path / "scored.tsv")[0]["source"] == "abb"
 
 
 def test_a_line_break_in_a_text_breaks_no_row(tmp_path: Path) -> None:

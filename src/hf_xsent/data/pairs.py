@@ -13,9 +13,10 @@ from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.formats import LinkedPair
 from hf_xsent.data.readers.records import PAIR_FIELDS
 from hf_xsent.data.readers.resolving import resolve_sources
-from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.data.readers.sources import BitextSource, source_files
 from hf_xsent.errors import RecipeError
 from hf_xsent.files import digest, file_digest
+from hf_xsent.runs.identity import identify_files
 
 
 def open_pairs(settings: PairSettings) -> BitextSource:
@@ -31,7 +32,9 @@ def open_pairs(settings: PairSettings) -> BitextSource:
 
 def store_pairs(language: str, sources: Sequence[BitextSource], folder: Path, pairs_per_part: int) -> PairParts:
     """Read all pairs once, without cleaning, and store them; raise an error at a bad row."""
-    path, _ = CachedPairs(language, tuple(sources), cleaning=None, on_error="raise", max_pairs=None).load(folder)
+    content = identify_files(path for source in sources for path in source_files(source))
+    cached = CachedPairs(language, tuple(sources), cleaning=None, on_error="raise", max_pairs=None)
+    path, _ = cached.load(folder / content)
     return PairParts(path, pairs_per_part)
 
 
