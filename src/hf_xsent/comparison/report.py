@@ -54,7 +54,7 @@ def _description(results: Results) -> str:
     seeds = {run["seed"] for run in results["runs"] if run["seed"] is not None}
     poolings = dict.fromkeys(run["pooling"] for run in results["runs"])
     return (
-        f"Every method starts from {results['model']}; each trained one gets {results['budget']}. "
+        f"Every method starts from {results['model']}; each trained one has this budget: {results['budget']}. "
         f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}, {', '.join(poolings)} pooling. "
         "Scores are means over seeds ± standard deviation."
     )

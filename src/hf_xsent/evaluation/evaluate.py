@@ -30,6 +30,7 @@ from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.files import check_writable, digest, write_json, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.loading import load_config
 from hf_xsent.models.sentence_encoder import View
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.store import Store
@@ -121,6 +122,9 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
         raise RecipeError(f"--{varied[0]} takes one value if models or a start are compared, or with --page")
     reading: dict[str, Any] = {name: getattr(settings, name) for name in ("max_length", "precision", "device")}
     of_start = {"pooling": next(iter(poolings), None), "layer": next(iter(layers or ()), None), **reading}
+    for model in names:
+        if not Path(model).is_dir():
+            load_config(model)  # a name that nothing has is an error before the first model is measured
     tasks = [task.with_opened_start(**of_start) if isinstance(task, RetentionTask) else task for task in tasks]
     store, earlier, reports = None, list[Report](), list[Report]()
     if settings.output is not None:

@@ -38,6 +38,7 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
     elif pooling == "sum" and not mixes_layers:  # sentence-transformers has only the mean, of the same direction
         pooling = "mean"
     return {
+        "prompted": bool(settings.get("prompts")),
         "prompt": (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",
         "pooling": pooling,
         "max_length": settings["max_length"],

@@ -28,8 +28,8 @@ _REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"
 _NOT_UPLOADED = {".git", ".cache"}  # folders of git and of downloads, which huggingface_hub skips
 _CARD_FIELDS = {  # what a card must state, and the flag with which publish writes it
     "license": "--license apache-2.0",
-    "language": "--languages de sw en, or the folder of its run by --run",
-    "base_model": "--base_model ORG/ENCODER, or the folder of its run by --run",
+    "language": "--languages de sw en",
+    "base_model": "--base_model ORG/ENCODER",
 }
 
 

@@ -49,6 +49,7 @@ class CardFacts:
     languages: list[str] = field(default_factory=list)  # ISO 639 codes
     normalize: bool = False
     prompt: str = ""  # prepended to each sentence
+    prompted: bool = False  # whether the folder states prompts
     linear_map: bool = False  # whether a linear layer follows pooling
     truncated: bool = False  # whether the model has more dimensions than its embeddings
     recipe: dict[str, Any] = field(default_factory=dict)
@@ -74,6 +75,9 @@ class CardFacts:
         if [*(self.recipe.get("objectives") or ())] == ["translation_ranking"]:
             name = "translation_ranking"
         methods: dict[str, dict[str, str]] = yaml.safe_load(resource("methods.yaml"))
+        ranking = (self.recipe.get("objectives") or {}).get("translation_ranking")
+        if isinstance(ranking, Mapping) and ranking.get("own_side"):
+            methods[name]["what"] += " A sentence is also contrasted with the others on its side."
         return methods[name]
 
 

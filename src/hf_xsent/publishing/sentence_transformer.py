@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
             raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
         check_export(folder)
     _import_extras(settings)
+    texts = read_texts(settings.remove_language) if settings.remove_language else {}
     embedder = _embedder(model, settings.tokenizer, settings.dim)
     if settings.average:
         if not isinstance(model, str | Path):
@@ -74,7 +75,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     if isinstance(embedder.model, DualPivotForSentenceEmbedding) or config.pooling == "max":
         kind = "max pooling" if config.pooling == "max" else "a weighted sum of layers"
         logger.warning("text-embeddings-inference and vLLM cannot serve %s: use sentence-transformers", kind)
-    with writing(folder, folder=True) as part, _language_removed(embedder, settings.remove_language):
+    with writing(folder, folder=True) as part, _language_removed(embedder, texts):
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
         run = model.trained_in if isinstance(model, SentenceEncoder) else model
@@ -88,7 +89,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         _add_formats(settings, part)
         if settings.check:
             check_runtimes(part, settings.node)
-        card = render_card(CardFacts(**{"name": folder.name} | facts | encoding_facts(part)))
+        card = render_card(CardFacts(**{"name": folder.name, "languages": [*texts]} | facts | encoding_facts(part)))
         write_text(part / "README.md", f"{card}\n")
     logger.info('exported to %s: open it with SentenceTransformer("%s")', folder, folder)
     return folder
@@ -104,11 +105,11 @@ def _import_extras(settings: ExportSettings) -> None:
 
 
 @contextmanager
-def _language_removed(embedder: SentenceEmbedder, data: Sequence[str] | None) -> Iterator[None]:
+def _language_removed(embedder: SentenceEmbedder, texts: Mapping[str, Sequence[str]]) -> Iterator[None]:
     """Give the model the layer that removes the language; afterwards, the caller's model is as it was."""
     earlier = embedder.model.linear_map
-    if data:
-        embedder.model.linear_map = language_free_map(embedder, read_texts(data))
+    if texts:
+        embedder.model.linear_map = language_free_map(embedder, texts)
     try:
         yield
     finally:
