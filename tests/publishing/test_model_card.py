@@ -174,6 +174,7 @@ def test_the_hub_gets_the_mean_of_those_tracks_of_sts17_that_mteb_has(tmp_path: 
 def test_an_incomplete_card_is_not_published(
     exported: Path, run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (exported / "README.md").unlink()
     assert main(["publish", str(exported), "org/mine", "--run", str(run_folder)]) == 2
     assert "README.md states no license: run hf-xsent publish" in capsys.readouterr().err
     assert main(["publish", str(run_folder), "org/mine", "--run", str(run_folder)]) == 2
@@ -314,6 +315,13 @@ def test_the_metadata_have_languages_as_the_hub_lists_them(exported: Path) -> No
         check_card(text, card)
     card.write_text(text, "utf-8")
     assert main(command) == 0 and ModelCard(card.read_text("utf-8")).data.language == ["pt"]
+
+
+def test_a_stated_run_replaces_what_it_knows_of_an_earlier_card(exported: Path, run_folder: Path) -> None:
+    _card(exported, base_model="org/earlier", datasets=["org/pairs"])
+    assert main(["publish", str(exported), "org/mine", "--dry_run", "--run", str(run_folder)]) == 0
+    data = ModelCard((exported / "README.md").read_text("utf-8")).data
+    assert (data.license, data.datasets, data.base_model) == ("mit", ["org/pairs"], "FacebookAI/xlm-roberta-base")
 
 
 def test_an_encoder_that_only_this_machine_has_is_named_and_not_linked(exported: Path, tmp_path: Path) -> None:

@@ -150,11 +150,13 @@ def compose_card(
     tables = read_tables(*results, fingerprints=fingerprints, encoding=_measured_as(folder, encoding))
     path = Path(folder) / "README.md"
     card = path.read_text(encoding="utf-8") if path.is_file() else ""
-    earlier = {} if run else _of_earlier_card(card, path)
+    earlier, stated = _of_earlier_card(card, path), {name: fact for name, fact in facts.items() if fact}
     measured = card.partition("\n## Results\n")[2].lstrip()
     if measured and not measured.startswith(_NOT_MEASURED) and not results:
         raise OutputError(f"{path} has results, which a new card would lose: give them again with --results")
-    facts = {"name": Path(folder).name} | facts | earlier | encoding | {"tables": tables}
+    facts = (
+        {"name": Path(folder).name} | (earlier | stated if run else stated | earlier) | encoding | {"tables": tables}
+    )
     given = {key: value for key, value in added.items() if value}
     if is_local(given.get("base_model", "")):
         given |= {"base_model": "", "local_start": Path(given["base_model"]).resolve().name}
