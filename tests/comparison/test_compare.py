@@ -18,7 +18,6 @@ from hf_xsent.cli import main
 from hf_xsent.comparison import compare as comparing
 from hf_xsent.comparison.compare import train_and_measure
 from hf_xsent.comparison.run import Run
-from hf_xsent.errors import OutputError
 
 BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
 
@@ -178,5 +177,5 @@ def test_processes_with_one_output_folder_share_the_runs(study: StudyFile, monke
 def test_an_output_folder_that_is_a_file_is_an_error(study: StudyFile):
     study.write()
     study.out = study.path
-    with pytest.raises(OutputError, match="study.yaml"):
+    with pytest.raises(FileExistsError, match="study.yaml"):
         study.compare()
