@@ -33,7 +33,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {  # reason: blocks that say so
     "install": 2,  # pip and the quickstart, which CI runs
     "make": 1,  # make quickstart and make test are what CI runs
-    "hours": 6,  # tests/comparison runs smaller studies, training/test_further_stage.py smaller stages
+    "hours": 7,  # tests/comparison runs smaller studies, training/test_further_stage.py smaller stages
     "layers": 1,  # layer 8 of tr-wtr-small.yaml; the tests' encoders have fewer
     "network": 2,
     "hardware": 6,  # GPUs, a Ray cluster, an idle machine
