@@ -130,7 +130,8 @@ def serve_page() -> str:
     parts += sections.values()
     parts.append(TAIL.format(floors=floors, model=MODEL))
     for name, rows in results.items():
-        parts.append(f"### {name}\n\n<!-- results: runtimes.json -->\n{runtimes_table(rows).markdown()}\n")
+        table = f"<!-- results: runtimes.json -->\n{runtimes_table(rows).markdown()}"
+        parts.append(f"<details><summary>{name}</summary>\n\n{table}\n\n</details>\n")
     others = [runtime.title for runtime in RUNTIMES if not runtime.token_ids]
     parts.append(f"Not run: {'; '.join(others)}.\n")
     return "\n".join(parts)
