@@ -213,7 +213,7 @@ def test_a_study_without_any_result_has_a_page_too(tmp_path: Path):
     run = Run(tmp_path / "1", "TR", "cls", 0, "encoder", {"max_steps": 9}, TATOEBA, {"tatoeba": "?"})
     results = collect(study, [run])
     page = Page(page_of(results))
-    assert "unfinished" in page.text and "each trained one gets 1,500 pairs" in page.text
+    assert "unfinished" in page.text and "each trained one has this budget: 1,500 pairs" in page.text
     assert "unfinished" in markdown(results)
 
 

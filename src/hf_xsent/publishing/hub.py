@@ -94,8 +94,10 @@ def check_card(text: str, path: Path) -> None:
     started = {"base_model"} if NOT_ON_THE_HUB in text else set()
     if missing := [field for field in _CARD_FIELDS if not fields.get(field) and field not in started]:
         flags = "; ".join(_CARD_FIELDS[field] for field in missing)
-        names = " and no ".join(missing)
-        raise OutputError(f"{path} states no {names}: run hf-xsent publish {path.parent} ORG/NAME with {flags}")
+        names, trained = " and no ".join(missing), "" if missing == ["license"] else ", or --run with its training run"
+        raise OutputError(
+            f"{path} states no {names}: run hf-xsent publish {path.parent} ORG/NAME with {flags}{trained}"
+        )
     known = resource("licenses.txt").split()
     for name in listed(fields["license"]):
         if name not in known:
