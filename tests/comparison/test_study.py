@@ -60,17 +60,22 @@ def test_values_inside_a_study_are_set_by_flags(study: StudyFile):
         "budget": ["{pairs: 100}"],
         "settings.learning_rate": ["0.5"],
         "tasks.pairs.max_pairs": ["3"],
-        "methods.new.seeds": ["[7]"],
+        "methods.none.seeds": ["null"],
         "methods.TR.objectives.translation_ranking.symmetric": ["true"],
     }
     methods = {"none": {"train": False}, "TR": {"objectives": {"translation_ranking": 2}}}
     read = _read(study, flags, methods=methods)
     assert read.budget == Budget(pairs=100)
     assert read.tasks["pairs"]["max_pairs"] == 3
-    assert [method.name for method in read.methods] == ["none", "TR", "new"]
-    assert (read.methods[2].recipe["learning_rate"], read.methods[2].seeds) == (0.5, (7,))
+    assert [method.name for method in read.methods] == ["none", "TR"]
+    assert read.methods[1].recipe["learning_rate"] == 0.5
     ranking = {"weight": 2, "temperature": 0.1, "symmetric": True}
     assert read.methods[1].recipe["objectives"] == {"translation_ranking": ranking}
+
+
+def test_a_flag_adds_no_method(study: StudyFile):
+    with pytest.raises(RecipeError, match="has no method 'TRR'; did you mean 'TR'"):
+        _read(study, {"methods.TRR.learning_rate": ["1"]}, methods={"TR": {}})
 
 
 def test_a_study_is_called_by_its_file_alone(study: StudyFile):

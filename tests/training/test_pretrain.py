@@ -339,7 +339,7 @@ def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(
         run.start("--dry_run", "true", max_steps=1000, eval_steps=0.25, push_to_hub=True)
     assert not run.out.exists()
     message, of_dev = caplog.messages[-2:]
-    assert of_dev.startswith("5 measurements of the dev pairs")
+    assert of_dev.startswith("on top, the dev pairs are measured: 5 times")
     assert message.startswith("1,000 steps of ")
     assert re.search("pairs/s: about .* minutes?; peak memory", message)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
-from hf_xsent.errors import HfXsentError, RecipeError, shortened
+from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.pairs import PairsTask
 from hf_xsent.evaluation.registry import check_options
 from hf_xsent.models.families import family
@@ -67,6 +67,11 @@ _SET_BY_STUDY = {*run_settings("", "", 0, 0, ""), "num_train_epochs", *settings_
 def read_study(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, where: str = "") -> Study:
     """Read a study from its file's values, Python's and flags; ``where`` is the path of its file."""
     content = {key: value for layer in layers for key, value in layer.items()}
+    methods = content.get("methods") or {}
+    for flag in flags or ():
+        name = flag.removeprefix("methods.").partition(".")[0]
+        if flag.startswith("methods.") and name not in methods:
+            raise RecipeError(f"--{flag}: {where or 'the study'} has no method {name!r}{did_you_mean(name, methods)}")
     with _errors_at(where):
         return _study(read_settings(CompareSettings, _plain(content), flags, where), Path(where))
 

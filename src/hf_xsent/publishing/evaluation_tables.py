@@ -53,7 +53,8 @@ def read_tables(
     for path in paths:
         named = [report for report in read_reports(path) if model in (None, report.settings["model"])]
         if not named:
-            raise DataError(f"{path} has no results: write them with hf-xsent evaluate --output")
+            missing = f"{path} has no results" if Path(path).is_file() else f"no such file: {path}"
+            raise DataError(f"{missing}: write results with hf-xsent evaluate --output")
         of_model = [
             report
             for report in named

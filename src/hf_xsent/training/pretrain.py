@@ -104,5 +104,5 @@ def dry_run(
         trainer.train()
     logger.info("%s", forecast(training, steps, times.seconds))
     if measurements:
-        logger.info("%d measurements of the dev pairs come on top: --eval_steps makes them fewer", measurements)
+        logger.info("on top, the dev pairs are measured: %d times, every --eval_steps", measurements)
     return trainer
