@@ -345,6 +345,8 @@ def test_the_table_shows_the_start_and_the_hub_the_name_of_the_pool(tmp_path: Pa
     write_json(tmp_path / "results.json", {"runs": [asdict(report)]})
     (table,) = read_tables(tmp_path / "results.json")
     assert table.title == "Mixed pool of ntrex, 1 language" and table.table.header[-1] == "beside own language: e5"
+    (of_start,) = read_tables(tmp_path / "results.json", start="e5")
+    assert of_start.table.header[-1] == "beside own language: before training"
     assert [row[-1] for row in table.table.rows] == [pytest.approx(41.55)] * 2
     assert table.result is not None
     assert (table.result.dataset_type, table.result.dataset_name) == ("ntrex", "ntrex (1 language)")

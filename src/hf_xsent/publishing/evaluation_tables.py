@@ -43,11 +43,13 @@ def read_tables(
     model: str | None = None,
     fingerprints: Collection[str] | None = None,
     encoding: Mapping[str, Any] = MappingProxyType({}),
+    start: str = "",
 ) -> list[EvaluationTable]:
     """Return a table per benchmark from results files of one model, or of the one that they name ``model``.
 
     With ``fingerprints``, only results of a model with one of them count. Results with other settings than
-    ``encoding``, such as another layer, are in tables only, and not for the Hub.
+    ``encoding``, such as another layer, are in tables only, and not for the Hub. ``start`` is the encoder before
+    training, with which they may be compared.
     """
     reports = []
     for path in paths:
@@ -72,7 +74,7 @@ def read_tables(
         verb = "has" if len(paths) == 1 else "have"
         raise DataError(f"{files} {verb} results of several models: evaluate this model alone, with another --output")
     different = {_measured(report): report for report in sorted(reports, key=lambda report: bool(report.differences))}
-    return [_table(report, encoding) for report in different.values()]
+    return [_table(report, encoding, start) for report in different.values()]
 
 
 def _measured(report: Report) -> str:
@@ -81,7 +83,7 @@ def _measured(report: Report) -> str:
     return json.dumps([report.task, settings, report.data_fingerprint], sort_keys=True)
 
 
-def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
+def _table(report: Report, encoding: Mapping[str, Any], start: str) -> EvaluationTable:
     """Tabulate one benchmark: a row for each language or pair, and for the mean of each group."""
     task = TASKS[report.task]
     names = set(report.languages)
@@ -93,7 +95,7 @@ def _table(report: Report, encoding: Mapping[str, Any]) -> EvaluationTable:
     as_exported = all(report.settings.get(name, value) == value for name, value in encoding.items())
     return EvaluationTable(
         title=f"{task.title}{f' of {own}' if (own := _own_data(report)) else ''}, {measured}",
-        table=_with_start(report.table(unit, task), report),
+        table=_with_start(report.table(unit, task), report, start),
         note=f"{report.protocol}. {settings}.",
         result=_result(report, measured) if as_exported and report.task in _ON_THE_HUB else None,
     )
@@ -104,13 +106,14 @@ def _own_data(report: Report) -> str:
     return report.data if report.task in ("pairs", "mixed_pool") else ""
 
 
-def _with_start(table: Table, report: Report) -> Table:
+def _with_start(table: Table, report: Report, start: str) -> Table:
     """Add the main metric of the model with which the results are compared, if they are."""
     if not report.differences:
         return table
-    start, metric = Path(report.compared_with), TASKS[report.task].main_metric
+    other, metric = Path(report.compared_with), TASKS[report.task].main_metric
+    compared = other.name if other.is_absolute() else str(other)
     figures = [metrics[metric] - report.differences[name][metric][0] for _, name, metrics in report.rows()]
-    heading = f"{TASKS[report.task].headings[metric]}: {start.name if start.is_absolute() else start}"
+    heading = f"{TASKS[report.task].headings[metric]}: {'before training' if compared == start else compared}"
     return Table([*table.header, heading], [[*row, figure] for row, figure in zip(table.rows, figures, strict=True)])
 
 

@@ -147,7 +147,8 @@ def compose_card(
         raise OutputError(f"{run} states nothing of a training run: give the folder of a run, or drop --run")
     encoding = encoding_facts(folder)
     fingerprints = {identify_model(str(folder)), str(own.get("exported_from"))}
-    tables = read_tables(*results, fingerprints=fingerprints, encoding=_measured_as(folder, encoding))
+    start = str(facts.get("recipe", {}).get("model", ""))
+    tables = read_tables(*results, fingerprints=fingerprints, encoding=_measured_as(folder, encoding), start=start)
     path = Path(folder) / "README.md"
     card = path.read_text(encoding="utf-8") if path.is_file() else ""
     earlier, stated = _of_earlier_card(card, path), {name: fact for name, fact in facts.items() if fact}
