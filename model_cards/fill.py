@@ -60,7 +60,8 @@ def measured(name: str, trained: dict[str, Any]) -> str:
         repository=f"org/{name}",
         tables=read_tables(RESULTS / trained["results"], model=trained["model"]),
     )
-    return str(render_card(facts))
+    note = "> **The weights are not published**: `docs/train_a_strong_model.md` has the commands that train them."
+    return str(render_card(facts)).replace("\n## Use\n", f"\n{note}\n\n## Use\n", 1)
 
 
 def cards() -> dict[str, str]:

@@ -76,6 +76,9 @@ def test_values_inside_a_study_are_set_by_flags(study: StudyFile):
 def test_a_flag_adds_no_method(study: StudyFile):
     with pytest.raises(RecipeError, match="has no method 'TRR'; did you mean 'TR'"):
         _read(study, {"methods.TRR.learning_rate": ["1"]}, methods={"TR": {}})
+    study.write(methods={"low-rate": {}})
+    (method,) = compare.parse([str(study.path), "--methods.low-rate.learning_rate", "1e-6"]).methods
+    assert method.recipe["learning_rate"] == 1e-6
 
 
 def test_a_study_is_called_by_its_file_alone(study: StudyFile):

@@ -131,7 +131,8 @@ def split_arguments(
             words.append(word)
             continue
         name, equals, value = word.lstrip("-").partition("=")
-        name = name.replace("-", "_")
+        head, dot, key = name.partition(".")  # the keys of a mapping, such as methods of a study, may have hyphens
+        name = head.replace("-", "_") + dot + key
         name = names.get(name, name)
         if name in flags:
             raise RecipeError(f"--{name} is given twice: write all its values after one --{name}")
