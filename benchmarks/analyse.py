@@ -38,11 +38,13 @@ def choose_texts(options: argparse.Namespace) -> dict[str, list[str]]:
         sides = {language: bitext.pairs(language)[0] for language in bitext.languages}
         sides["eng"] = bitext.sentences("target")
     else:
-        sides = {one.language: one.sources for one in sets} | {"eng": [text for one in sets for text in one.targets]}
+        sides = {test.language: test.sources for test in sets} | {
+            "eng": [text for test in sets for text in test.targets]
+        }
     if options.words:
         return {language: sample_words(texts, options.words) for language, texts in sides.items()}
-    english = dict.fromkeys(text for one in sets for text in one.targets[: options.plot_pairs])
-    return {one.language: one.sources[: options.plot_pairs] for one in sets} | {"eng": [*english]}
+    english = dict.fromkeys(text for test in sets for text in test.targets[: options.plot_pairs])
+    return {test.language: test.sources[: options.plot_pairs] for test in sets} | {"eng": [*english]}
 
 
 def sample_words(sentences: Iterable[str], count: int) -> list[str]:

@@ -187,6 +187,17 @@ def test_evaluate_refuses_bad_input_before_it_loads_a_model(
     assert len(error.strip().splitlines()) == 1
 
 
+def test_evaluate_looks_up_every_model_before_it_loads_any(
+    benchmarks: Path,
+    encoder_folders: dict[str, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(SentenceEmbedder, "from_pretrained", _refuse)
+    assert main(["evaluate", str(encoder_folders["bert"]), "exportet", "--suite", str(benchmarks)]) == 2
+    assert "'exportet' is not a folder" in capsys.readouterr().err
+
+
 _LEAVING = """
 import atexit, sys, time
 from concurrent.futures import ThreadPoolExecutor

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from transformers import TrainingArguments
 
 from hf_xsent import AlignmentTrainer, MoCoAlignedBert, SentenceEmbedder, export_sentence_transformer, load_bitext
@@ -39,6 +40,11 @@ def files(tmp_path: Path) -> list[str]:
 
 def _exported(encoder: Path, tmp_path: Path, files: list[str]) -> Path:
     return export_sentence_transformer(str(encoder), str(tmp_path / "out"), remove_language=files)
+
+
+def test_the_card_has_the_languages_that_were_removed(tiny_encoders: Path, tmp_path: Path, files: list[str]) -> None:
+    card = ModelCard.load(str(_exported(tiny_encoders, tmp_path, files) / "README.md"))
+    assert card.data.language == ["de", "fr", "sw"]
 
 
 def _with_tanh(encoder: str, folder: Path) -> str:

@@ -143,8 +143,16 @@ def test_a_card_of_ranking_alone_names_translation_ranking(settings: Any) -> Non
     recipe = {"method": "alignment", "objectives": {"translation_ranking": settings}}
     text = str(render_card(card_facts(recipe=recipe)))
     assert "It was trained by translation ranking" in text and "feng2022labse" in text
+    assert "contrasted with the others on its side" not in text
     mixed = {"method": "alignment", "objectives": {"translation_ranking": settings, "distillation": 1.0}}
     assert "It was trained with the objectives in the recipe" in str(render_card(card_facts(recipe=mixed)))
+
+
+def test_a_card_says_which_negatives_the_model_had_and_that_it_needs_no_prefix() -> None:
+    recipe = {"method": "alignment", "objectives": {"translation_ranking": {"own_side": True}}}
+    text = str(render_card(card_facts(recipe=recipe)))
+    assert "contrasted with the others on its side" in text and "They need no prefix" in text
+    assert "They need no prefix" not in str(render_card(card_facts(recipe=recipe, prompted=True)))
 
 
 @pytest.mark.parametrize("task", TASKS)

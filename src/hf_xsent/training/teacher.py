@@ -61,8 +61,10 @@ class Teachers:
                 by_objective = dict.fromkeys(starts, start.encode) | by_objective
         else:
             by_objective = {
-                name: _open(one, model.config, arguments) if isinstance(one, str) else getattr(one, "encode", one)
-                for name, one in teachers.items()
+                name: _open(teacher, model.config, arguments)
+                if isinstance(teacher, str)
+                else getattr(teacher, "encode", teacher)
+                for name, teacher in teachers.items()
             }
         for name in by_objective:
             if not objective_class(name).needs.teacher or name not in model.config.objectives:
