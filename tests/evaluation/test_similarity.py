@@ -114,7 +114,7 @@ def test_the_untouched_encoder_orders_english_pairs(assets: Path) -> None:
     """A known figure, through tokenizer, packed encoder, mean and Spearman."""
     with tempfile.TemporaryDirectory() as folder:
         unpack = [sys.executable, str(assets / "models" / "unpack.py"), f"{folder}/encoder"]
-        subprocess.run(unpack, check=True, capture_output=True)
+        subprocess.run(unpack, check=True, stdout=subprocess.DEVNULL)  # an error stands in the report
         embedder = SentenceEmbedder.from_pretrained(f"{folder}/encoder", device="cpu")
         scores = Sts17Task.load(assets / "data" / "sts17", ["en-en"]).score(embedder.encode)
     assert scores.languages["en-en"]["spearman"] == pytest.approx(87.25, abs=0.1)

@@ -104,6 +104,20 @@ def test_an_interrupted_upload_resumes(exported: Path, hub: LocalHub, at_the_hub
     assert hub.received == 0
 
 
+def test_a_second_model_leaves_no_file_of_the_first(exported: Path, hub: LocalHub, at_the_hub) -> None:
+    """An ONNX graph of old weights beside new ones would be opened by whoever asks for ONNX."""
+    (exported / "onnx").mkdir()
+    (exported / "onnx" / "model.onnx").write_bytes(b"\x08")
+    (exported / "image.svg").write_text("<svg/>", "utf-8")
+    assert at_the_hub(("publish", str(exported), "org/dap-xlmr")).returncode == 0
+    (exported / "onnx" / "model.onnx").unlink()
+    (exported / "image.svg").unlink()
+    done = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
+    assert done.returncode == 0, (done.stderr, hub.requests)
+    files = hub.repositories["org/dap-xlmr"].files("main")[1]
+    assert "onnx/model.onnx" not in files and {"image.svg", "model.safetensors", "1_Pooling/config.json"} <= files.keys()
+
+
 def test_a_dry_run_lists_files_and_uploads_nothing(exported: Path, hub: LocalHub, at_the_hub) -> None:
     done = at_the_hub(("publish", str(exported), "org/dap-xlmr", "--dry_run"), token=None)
     assert done.returncode == 0 and hub.requests == []

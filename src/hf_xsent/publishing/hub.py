@@ -14,7 +14,7 @@ from hf_xsent.errors import OutputError, did_you_mean
 from hf_xsent.files import readable_size, write_text
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.check import check_runtimes
-from hf_xsent.publishing.export_folder import check_export
+from hf_xsent.publishing.export_folder import OF_EXPORTS, check_export
 from hf_xsent.publishing.model_card import NOT_ON_THE_HUB, card_metadata, compose_card, hub_language, listed
 from hf_xsent.publishing.runtimes import resource
 from hf_xsent.publishing.settings import PublishSettings
@@ -126,6 +126,7 @@ def _upload(settings: PublishSettings) -> str:
             repo_id=repository,
             folder_path=settings.folder,
             revision=revision,
+            delete_patterns=OF_EXPORTS,  # those of an earlier model that this folder lacks
             commit_message=settings.message or f"Upload {repository.rsplit('/', 1)[-1]} with hf-xsent",
         )
     except (OSError, RuntimeError, ValueError, HTTPError) as error:  # of the Hub or the network, often in several lines

@@ -12,6 +12,7 @@ from huggingface_hub.errors import HTTPError
 from transformers import Trainer
 
 from hf_xsent.errors import OutputError
+from hf_xsent.publishing.export_folder import OF_EXPORTS
 from hf_xsent.runs.run import METRICS_FILE
 from hf_xsent.training.run_card import RECIPE_FILE
 
@@ -62,6 +63,7 @@ class HubTrainer(Trainer):
                 commit_message=commit_message,
                 token=token or self.args.hub_token,
                 revision=revision or self.args.hub_revision,
+                delete_patterns=OF_EXPORTS,
             )
 
     def write_upload(self, folder: Path, **facts: Any) -> None:
