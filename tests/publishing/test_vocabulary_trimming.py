@@ -22,7 +22,7 @@ from transformers import (
 
 from hf_xsent import SentenceEmbedder, export_sentence_transformer
 from hf_xsent.cli import main
-from hf_xsent.errors import DataError, ModelError, RecipeError
+from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 from hf_xsent.publishing.vocabulary_trimming import choose_pieces, trim_vocabulary, word_shares
@@ -127,6 +127,11 @@ def test_texts_without_languages_are_an_error(tmp_path: Path) -> None:
         trim_vocabulary("org/none", tmp_path / "trimmed", {"de": "Ein Hund."})
 
 
+def test_an_existing_output_is_refused_before_texts_are_read(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="exists already: choose another folder"):
+        trim_vocabulary("org/none", tmp_path.parent, {"de": "Ein Hund."})
+
+
 def test_every_language_weighs_the_same(unigram_tokenizer: PreTrainedTokenizerBase) -> None:
     words = word_shares(unigram_tokenizer, {"de": ["Hund"] * 100, "en": ["dog", "cat"]})
     assert words == {"▁Hund": 1.0, "▁dog": 0.5, "▁cat": 0.5}
@@ -214,7 +219,7 @@ def test_the_command_reports_the_size(
     assert main([*command, "--languages", "de"]) == 0
     assert "pieces per word" in capsys.readouterr().out
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) <= 150
-    assert main([*command, "--languages", "de", "sw"]) == 2
+    assert main([*command, "--languages", "de", "sw", "--overwrite"]) == 2
     assert "no text of 'sw': the languages are de, fr" in capsys.readouterr().err
 
 

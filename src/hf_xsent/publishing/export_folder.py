@@ -26,6 +26,14 @@ def check_export(folder: str | Path) -> None:
         raise OutputError(f"{folder} is not an export: write one with hf-xsent export")
 
 
+def check_replaceable(folder: Path, overwrite: bool) -> None:
+    """Raise an error if a folder that an export is to write has files, unless it is an export to overwrite."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not overwrite:
+            raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
+        check_export(folder)
+
+
 def encoding_facts(folder: str | Path) -> dict[str, Any]:
     """Return how a saved model encodes, as its files state it: prompt, pooling, length, dimensions, tokenizer."""
     config, tokenizer, opened = (

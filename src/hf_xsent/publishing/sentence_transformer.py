@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase, Trainer
 
-from hf_xsent.errors import ModelError, OutputError, import_extra
+from hf_xsent.errors import ModelError, import_extra
 from hf_xsent.files import write_json, write_text, writing
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -21,7 +21,7 @@ from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.averaging import average_weights
 from hf_xsent.publishing.check import check_runtimes
-from hf_xsent.publishing.export_folder import RUN_FACTS, check_export, encoding_facts
+from hf_xsent.publishing.export_folder import RUN_FACTS, check_replaceable, encoding_facts
 from hf_xsent.publishing.gguf import export_gguf
 from hf_xsent.publishing.language_subspace import language_free_map, read_texts
 from hf_xsent.publishing.model_card import CardFacts, facts_of_mean, render_card
@@ -53,10 +53,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     """
     model: Any = settings.model.model if isinstance(settings.model, Trainer) else settings.model
     folder = Path(settings.output)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        if not settings.overwrite:
-            raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
-        check_export(folder)
+    check_replaceable(folder, settings.overwrite)
     _import_extras(settings)
     texts = read_texts(settings.remove_language) if settings.remove_language else {}
     embedder = _embedder(model, settings.tokenizer, settings.dim)

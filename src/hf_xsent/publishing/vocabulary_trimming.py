@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import RobertaBackbone, family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.pages.tables import Table
+from hf_xsent.publishing.export_folder import check_replaceable
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.publishing.settings import TrimSettings
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
@@ -69,6 +71,7 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     print(report.pieces)
     ```
     """
+    check_replaceable(Path(settings.output), settings.overwrite)
     texts = _texts(settings)
     embedder = SentenceEmbedder.from_pretrained(settings.model, device="cpu")
     table = PieceTable(embedder.tokenizer)
