@@ -8,7 +8,6 @@ from typing import Any
 
 from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.data.pivot import PivotBitext, add_pivot_pairs
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
 from hf_xsent.data.sides import TextSides
@@ -46,7 +45,7 @@ def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
 
 def check_has_what_objectives_read(train: Any, config: Any) -> None:
     """Raise an error if the objectives need word links or mined negatives and no pair of a bitext has any."""
-    if not isinstance(train, Bitext | PivotBitext):
+    if not isinstance(train, Bitext):
         return
     if config.needs.links and not train.linked_pairs:
         raise RecipeError(
@@ -67,7 +66,7 @@ def training_rows(train: Any, config: AlignmentConfig, features: FeatureCache | 
     return train if train is None or features is None else FeatureRows(train, features, config.needs.teacher)
 
 
-def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | TextSides, Bitext | None]:
+def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bitext | None]:
     """Read the training data, and the dev bitext: that of ``dev``, or pairs held out of the training bitext."""
     options: dict[str, Any] = {
         "target_language": arguments.target_language,
@@ -75,9 +74,9 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
         "on_error": arguments.on_error,
         "cache_dir": arguments.cache_dir,
     }
-    root = Path(arguments.cache_dir or default_cache_dir())
     if arguments.unpaired:
-        sides = TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], root / "sentences")
+        folder = Path(arguments.cache_dir or default_cache_dir()) / "sentences"
+        sides = TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], folder)
         return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     train = load_bitext(
         arguments.data or [],
@@ -89,7 +88,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | PivotBitext | 
     dev = load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     if not arguments.dev and arguments.dev_pairs:
         train, dev = train.train_dev_split(arguments.dev_pairs, share=arguments.dev_share)
-    return (add_pivot_pairs(train, root) if arguments.pivot else train), dev
+    return train, dev
 
 
 def as_bitext(data: Any, target_language: str, columns: Any = None) -> Any:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sampling.mixing import mixing_probabilities
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
@@ -67,7 +66,7 @@ class Plan:
         check_tokenizer(tokenizer, encoder_config)
         return cls(replace(recipe, config=config), encoder, tokenizer, run)
 
-    def check_data(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> None:
+    def check_data(self, train: Bitext | TextSides, dev: Bitext | None) -> None:
         """Check that the data has the word links and the languages that the objectives need."""
         mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
         check_has_what_objectives_read(train, self.recipe.config)
@@ -78,7 +77,7 @@ class Plan:
                 logger.info("%d of %d pairs have mined negatives", train.pairs_with_negatives, len(train))
             self.recipe.config.check_languages(self._languages(train, dev))
 
-    def with_data(self, train: Bitext | PivotBitext | TextSides, dev: Bitext | None) -> Plan:
+    def with_data(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:
         """Check the data, and return the plan with the data's languages and word pieces in its config."""
         self.check_data(train, dev)
         if isinstance(train, TextSides):
@@ -86,12 +85,12 @@ class Plan:
         config = self.recipe.config.fit(self._languages(train, dev), train.sentences, self.tokenizer)
         return replace(self, recipe=replace(self.recipe, config=config))
 
-    def _languages(self, train: Bitext | PivotBitext, dev: Bitext | None) -> set[str]:
+    def _languages(self, train: Bitext, dev: Bitext | None) -> set[str]:
         return {*train.languages, *(dev.languages if dev else ()), self.recipe.data.target_language}
 
 
 def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:
-    """Check that the model can train on unpaired files, cached features and pivot pairs, where they are given."""
+    """Check that the model can train on unpaired files and cached features, where they are given."""
     if data.unpaired and (config.needs.pairs or not config.freezes_encoder):
         raise RecipeError(
             "unpaired files have no translations, which these objectives need: give --method dual-pivot "
@@ -99,7 +98,3 @@ def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:
         )
     if config.freezes_encoder and not config.caches_features and data.features not in (None, "none"):
         raise RecipeError(NO_FEATURES)
-    if data.pivot and (data.unpaired or config.freezes_encoder):
-        raise RecipeError(
-            "dual pivot reads its files as they are, and cannot add pairs of two source languages: drop --pivot"
-        )

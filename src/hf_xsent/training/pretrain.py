@@ -10,7 +10,6 @@ from typing import Any
 from transformers import set_seed
 
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.pivot import PivotBitext
 from hf_xsent.data.sides import TextSides
 from hf_xsent.logs import configure_logging
 from hf_xsent.models import METHODS
@@ -83,7 +82,7 @@ def build_trainer(recipe: Recipe, model: SentenceEncoderForPreTraining, **parts:
 def dry_run(
     recipe: Recipe,
     model: SentenceEncoderForPreTraining,
-    train: Bitext | PivotBitext | TextSides,
+    train: Bitext | TextSides,
     has_dev: bool,
     **parts: Any,
 ) -> AlignmentTrainer:
@@ -92,9 +91,7 @@ def dry_run(
     steps = count_steps(training, len(train))
     measurements = count_measurements(training, steps) if has_dev else 0
     encodes_first = model.config.caches_features and recipe.data.features != "none"
-    rows: Any = train
-    if encodes_first and not isinstance(train, PivotBitext):
-        rows = TextSides.first(train, _SENTENCES_OF_DRY_RUN)
+    rows: Any = TextSides.first(train, _SENTENCES_OF_DRY_RUN) if encodes_first else train
     with short_run(training):
         started = time.perf_counter()
         trainer = build_trainer(recipe, model, train_dataset=rows, callbacks=[times], **parts)

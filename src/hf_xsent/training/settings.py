@@ -57,11 +57,6 @@ class DataSettings:
         named=True,
         metavar="COLUMN",
     )
-    pivot: bool = setting(
-        False,
-        "Also train on pairs of sources, in two languages, that have the same target; they are sampled as one more "
-        "language.",
-    )
     alpha: float = setting(
         0.5,
         "Sample languages in proportion to size^alpha: 1 is in proportion to their sizes, 0 samples all equally.",

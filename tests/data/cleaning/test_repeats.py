@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_xsent.data.cleaning import repeats
-from hf_xsent.data.cleaning.repeats import first_occurrences, hash_texts, rows_by_hash
+from hf_xsent.data.cleaning.repeats import first_occurrences, hash_texts
 
 
 def test_texts_that_differ_in_case_and_whitespace_have_the_same_hash_in_every_run() -> None:
@@ -23,7 +21,5 @@ def test_first_occurrences_are_those_of_a_set(numbers: list[int], rows_at_once: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repeats, "ROWS_AT_ONCE", rows_at_once)
         first = first_occurrences(hashes)
-        parts = [set(of_rows.tolist()) for _, of_rows in rows_by_hash(len(hashes), hashes.__getitem__)]
     seen: set[int] = set()
     assert first.tolist() == [not (value in seen or seen.add(value)) for value in numbers]
-    assert all(one.isdisjoint(other) for one, other in pairwise(parts))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 import numpy.typing as npt
 
@@ -33,30 +31,16 @@ def shuffle_key(numbers: Rows | Hashes) -> Hashes:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def rows_by_hash(size: int, hashes_of: Callable[[Rows], Hashes]) -> Iterator[tuple[Rows, Hashes]]:
-    """Yield ``range(size)`` with hashes in parts of about ``ROWS_AT_ONCE`` rows; rows of equal hashes are in one part.
-
-    The hashes are read once for each part.
-    """
-    parts = -(-size // ROWS_AT_ONCE)
-    for part in range(parts):
-        blocks = []
-        for start in range(0, size, ROWS_AT_ONCE):
-            rows = np.arange(start, min(start + ROWS_AT_ONCE, size))
-            hashes = hashes_of(rows)
-            in_part = hashes % np.uint64(parts) == part
-            blocks.append((rows[in_part], hashes[in_part]))
-        rows, hashes = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
-        yield rows, hashes
-
-
 def first_occurrences(hashes: Hashes) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows whose hash occurs for the first time.
+    """Return a mask of the rows whose hash occurs for the first time, found in parts of about ``ROWS_AT_ONCE`` rows.
 
     >>> first_occurrences(np.array([5, 7, 5, 5, 9], np.uint64)).tolist()
     [True, True, False, False, True]
     """
     first = np.zeros(len(hashes), dtype=np.bool_)
-    for rows, of_rows in rows_by_hash(len(hashes), hashes.__getitem__):
-        first[rows[np.unique(of_rows, return_index=True)[1]]] = True
+    starts = range(0, len(hashes), ROWS_AT_ONCE)
+    for part in range(len(starts)):  # equal hashes are in one part
+        blocks = (hashes[start : start + ROWS_AT_ONCE] % np.uint64(len(starts)) == part for start in starts)
+        rows = np.concatenate([start + np.flatnonzero(block) for start, block in zip(starts, blocks, strict=True)])
+        first[rows[np.unique(hashes[rows], return_index=True)[1]]] = True
     return first

@@ -64,7 +64,7 @@ class PairCollator:
             batch["links"] = torch.tensor(padded).view(len(rows), longest, 2)
         if self.languages:
             names = [example["language"] for example in examples]
-            names += [example.get("target_language", self.target_language) for example in examples]
+            names += [self.target_language] * len(examples)
             batch["language_ids"] = torch.tensor([self._language_id(name) for name in names])
         for side, count in self.negatives.items():
             batch |= self._negatives(examples, side, count)
