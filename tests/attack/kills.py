@@ -43,7 +43,7 @@ def commands(world: World) -> dict[str, list[str]]:
         "pretrain contrast": ["pretrain", world / "contrast.yaml"],
         "pretrain dual-pivot": ["pretrain", world / "pivot.yaml"],
         "finetune": world.finetune(),
-        "mine": ["mine", source, target, "--model", model, "-o", "mined.tsv", "--plot", "scores.svg"],
+        "mine": ["mine", source, target, "--model", model, "-o", "mined.tsv"],
         "mine-negatives": ["mine-negatives", f"de={pairs}", "--model", model, "-o", "negatives"],
         "score": ["score", pairs, "--model", model, "-o", "scored.tsv"],
         "align-words": ["align-words", pairs, "--model", world / "encoder", "-o", "links.jsonl"],

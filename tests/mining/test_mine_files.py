@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -249,15 +248,6 @@ def test_gold_that_does_not_fit_raises(folder: Path, gold: str, message: str) ->
     assert not (folder / "out.tsv").exists()
 
 
-def test_the_scores_are_drawn_with_the_threshold(folder: Path) -> None:
-    _mine(folder, plot=folder / "scores.svg", threshold=1.5)
-    picture = ElementTree.parse(folder / "scores.svg").getroot()
-    svg = "{http://www.w3.org/2000/svg}"
-    drawn = [int((title.text or "").rsplit(" ", 1)[1]) for title in picture.iter(f"{svg}title")]
-    assert 0 < sum(drawn) <= len(_mine(folder).pairs)
-    assert any(text.text == "1.500" for text in picture.iter(f"{svg}text"))
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -296,8 +286,6 @@ def test_the_faster_precision_is_chosen_and_the_pairs_are_the_same(
         ("a.txt/out.tsv", {}, "File exists: .*a.txt"),
         ("folder/../b.txt", {}, "b.txt would overwrite an input"),
         ("gold.tsv", {"calibrate": "gold.tsv"}, "gold.tsv would overwrite an input"),
-        ("out.tsv", {"plot": "a.txt/scores.svg"}, "File exists: .*a.txt"),
-        ("out.tsv", {"plot": "out.tsv"}, "out.tsv would overwrite an input"),
         ("out.tsv", {"work": "b.txt"}, "Not a directory: .*b.txt"),
         ("out.tsv.xz", {}, "compressed file: name the output without .xz"),
         ("out.csv", {}, "as CSV: name the output .tsv, .jsonl or .parquet"),

@@ -13,7 +13,6 @@ from hf_xsent.pages.charts import (
     Mark,
     bar_chart,
     curve_chart,
-    histogram,
     point_chart,
     standalone,
 )
@@ -57,13 +56,9 @@ def test_no_points_are_an_empty_chart():
     ElementTree.fromstring(curve_chart("t", {}, "step"))
 
 
-def test_a_histogram_is_a_file_in_itself():
-    text = standalone(histogram("120 <pairs>", [1, 5, 2], [0.0, 1.0, 2.0, 3.0], threshold=1.5))
-    svg = ElementTree.fromstring(text)
-    ns = "{http://www.w3.org/2000/svg}"
-    heights = [float(bar.get("height")) for bar in svg.iter(f"{ns}rect") if bar.get("class") == "s0"]
-    assert heights[1] == pytest.approx(5 * heights[0], abs=0.3)
-    assert [line.get("class") for line in svg.iter(f"{ns}line")].count("threshold") == 1
+def test_a_standalone_chart_is_a_file_in_itself():
+    text = standalone(bar_chart("120 <pairs>", {"x": [25.0]}, "a"))
+    ElementTree.fromstring(text)
     assert "var(" not in text and ".grid { stroke: #dfe3e8; }" in text  # not all programs read CSS variables
 
 
@@ -73,7 +68,6 @@ def test_names_with_control_characters_give_well_formed_charts():
         bar_chart(name, {name: [1.0]}, [name]),
         curve_chart(name, {name: (0, [(0.0, 1.0), (1.0, 2.0)])}, name, named=True),
         point_chart(name, [Mark(1.0, 2.0, 0, name)], name),
-        histogram(name, [1, 2], [0.0, 0.5, 1.0]),
     ]
     for chart in charts:
         assert "a[31m<b>&" in "".join(ElementTree.fromstring(chart).itertext())

@@ -135,6 +135,11 @@ class Bitext:
         return digest([[(language, file_digest(path)) for language, path in self.files.items()], rows])
 
     @property
+    def fields(self) -> set[str]:
+        """Return the names of what any pair of the files has, such as links."""
+        return {name for columns, _ in self._batches for name in columns}
+
+    @property
     def linked_pairs(self) -> int:
         """Return the number of pairs with word links in the files, held-out pairs included."""
         return self._count_pairs_with("links")
@@ -148,18 +153,11 @@ class Bitext:
     def ledger(self) -> dict[str, int]:
         """Return the number of pairs by origin and licence, as their records state them; empty if none states any."""
         counts: Counter[tuple[str | None, ...]] = Counter()
-        for start, (columns, _) in zip(self._starts, self._batches, strict=True):
-            size = len(columns["source"])
-            rows = None
-            if self._rows is not None:
-                rows = self._rows[slice(*np.searchsorted(self._rows, (start, start + size)))] - start
-            stated: list[list[str | None]] = [
-                [None] * (size if rows is None else len(rows))
-                if name not in columns
-                else (columns[name] if rows is None else columns[name].take(rows)).to_pylist()
-                for name in LEDGER
-            ]
-            counts.update(zip(*stated, strict=True))
+        for columns, _ in self._read_columns():
+            nothing = [None] * len(columns["source"])
+            counts.update(
+                zip(*(columns[name].to_pylist() if name in columns else nothing for name in LEDGER), strict=True)
+            )
         named = {_ledger_entry(*stated): count for stated, count in counts.most_common()}
         return {} if {*named} == {NOT_STATED} else named
 
@@ -173,6 +171,24 @@ class Bitext:
     def __len__(self) -> int:
         return sum(self.languages.values())
 
+    def __iter__(self) -> Iterator[Pair]:
+        for columns, language in self._read_columns():
+            for values in zip(*(column.to_pylist() for column in columns.values()), strict=True):
+                pair = {name: value for name, value in zip(columns, values, strict=True) if value is not None}
+                yield pair | {"language": language}
+
+    def _read_columns(self) -> Iterator[tuple[dict[str, Any], str]]:
+        """Yield the columns of all rows, one batch of the files after the other, each with its language."""
+        rows = self._rows
+        numbers = range(len(self._batches)) if rows is None else np.unique(self._batches_of(rows)).tolist()
+        for number in numbers:
+            columns, language = self._batches[number]
+            if rows is not None:
+                first = self._starts[number]
+                inside = rows[slice(*np.searchsorted(rows, (first, first + len(columns["source"]))))] - first
+                columns = {name: values.take(inside) for name, values in columns.items()}
+            yield columns, language
+
     def __repr__(self) -> str:
         counts = ", ".join(f"{language} {count:,}" for language, count in self.languages.items())
         return f"Bitext({len(self):,} pairs: {counts})"
@@ -185,7 +201,7 @@ class Bitext:
         """Return one pair, or a bitext of the pairs of a slice, without reading them."""
         if not isinstance(index, slice):
             return self.__getitems__([index])[0]
-        rows = np.arange(len(self), dtype=np.int64)[index]
+        rows = np.arange(*index.indices(len(self)), dtype=np.int64)
         if index.step is not None and index.step < 0:
             raise DataError("a bitext cannot be reversed: slice with a positive step")
         return Bitext(self.files, self.report, self._file_rows(rows))
@@ -201,16 +217,15 @@ class Bitext:
         from datasets.table import InMemoryTable
 
         parts = []
-        for columns, language in self._batches:
+        for columns, language in self._read_columns():
             names = pa.array([language] * len(columns["source"]), pa.string())
             parts.append(pa.table({**columns, "language": names}))
-        table = pa.concat_tables(parts, promote_options="default")
-        return Dataset(InMemoryTable(table if self._rows is None else table.take(pa.array(self._rows))))
+        return Dataset(InMemoryTable(pa.concat_tables(parts, promote_options="default")))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
         """Return many pairs; torch's DataLoader calls this for a batch."""
         rows = self._file_rows(checked_rows(indices, len(self)))
-        numbers = np.searchsorted(self._starts, rows, side="right") - 1
+        numbers = self._batches_of(rows)
         pairs = []
         for number, row in zip(numbers.tolist(), (rows - self._starts[numbers]).tolist(), strict=True):
             columns, language = self._batches[number]
@@ -218,6 +233,10 @@ class Bitext:
             pair["language"] = language
             pairs.append(pair)
         return pairs
+
+    def _batches_of(self, rows: Rows) -> Rows:
+        """Return the number of the batch that has each row of the files."""
+        return np.searchsorted(self._starts, rows, side="right") - 1
 
     def _file_rows(self, rows: Rows) -> Rows:
         """Map rows of this bitext to rows of the files."""
@@ -237,7 +256,8 @@ class Bitext:
 
     def pairs(self, language: str) -> tuple[list[str], list[str]]:
         """Return all sources and targets of one language as lists in memory."""
-        pairs = self.__getitems__(self.ranges[language])
+        rows = self.ranges[language]
+        pairs = list(self[rows.start : rows.stop])
         return [pair["source"] for pair in pairs], [pair["target"] for pair in pairs]
 
     def sentences(self, side: str) -> Iterator[str]:

@@ -95,7 +95,7 @@ class Sentences:
 
 
 def _hashes(texts: Iterable[str]) -> npt.NDArray[np.uint64]:
-    return np.array([hash_texts(text) for text in texts], dtype=np.uint64)
+    return np.fromiter(map(hash_texts, texts), np.uint64)
 
 
 def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000, on_error: str = "raise") -> Sentences:

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.output import one_line, write_records
-from hf_xsent.data.pairs import PairParts, store_pairs
+from hf_xsent.data.pairs import record_of, store_pairs
 from hf_xsent.data.readers.columns import parse_columns
-from hf_xsent.data.readers.records import NEGATIVES, pair_record
+from hf_xsent.data.readers.records import NEGATIVES
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.readers.sources import source_files
 from hf_xsent.data.sentences import Sentences, store_sentences
@@ -85,14 +86,13 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     for language in sources:
         check_writable(output / f"{language}.jsonl", inputs)
     fill, encoder = engine(settings), open_encoder(settings)
-    texts = {
-        language: store_pairs(language, each, work / "pairs", _PAIRS_PER_PART) for language, each in sources.items()
-    }
-    pool = list(texts.values()) if settings.all_targets else None
+    bitext = store_pairs(sources, work / "pairs")
     mined = MinedNegatives()
     mined.output = settings.output
-    for language, pairs in texts.items():
-        sides = [_sentences(work, [pairs], 0), _sentences(work, pool or [pairs], 1)]
+    for language, file in bitext.files.items():
+        pairs = Bitext({language: file}, bitext.report)
+        pool = bitext if settings.all_targets else pairs
+        sides = [_sentences(work, pairs, "source"), _sentences(work, pool, "target")]
         stores = [VectorStore(work, side, encoder, settings.dtype) for side in sides]
         logger.info("%s: %d × %d sentences", language, len(sides[0]), len(sides[1]))
         vectors = [store.fill(fill) for store in stores]
@@ -108,14 +108,13 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     return mined if is_first_process() else None
 
 
-def _sentences(work: Path, texts: Sequence[PairParts], side: int) -> Sentences:
+def _sentences(work: Path, pairs: Bitext, side: str) -> Sentences:
     """Store the distinct sentences of one side of all pairs."""
 
     def read() -> Iterator[tuple[int, str]]:
-        return enumerate((one_line(pair[:2][side]) for pairs in texts for pair in pairs.pairs()), start=1)
+        return enumerate(map(one_line, pairs.sentences(side)), start=1)
 
-    identity = digest([side, [pairs.fingerprint for pairs in texts]])
-    return store_sentences("the data", identity, read, work / "sentences")
+    return store_sentences("the data", digest([side, pairs.identity]), read, work / "sentences")
 
 
 class _Chooser:
@@ -126,14 +125,14 @@ class _Chooser:
         sides: Sequence[Sentences],
         vectors: Sequence[ShardedVectors],
         neighbours: Sequence[Neighbours],
-        pairs: PairParts,
+        pairs: Bitext,
         settings: MineNegativesSettings,
     ) -> None:
         self.sides, self.vectors, self.neighbours, self.settings = sides, vectors, neighbours, settings
         self.averages = [of_side.cosines[:, :_AVERAGED].mean(1) for of_side in neighbours]
         self.rows = [
-            np.concatenate([of_side.rows(one_line(pair[:2][side]) for pair in part) for part in pairs])
-            for side, of_side in enumerate(sides)
+            of_side.rows(map(one_line, pairs.sentences(side)))
+            for side, of_side in zip(("source", "target"), sides, strict=True)
         ]
         inside = (self.rows[0] >= 0) & (self.rows[1] >= 0)
         self.known = np.unique(self.rows[0][inside] * len(sides[1]) + self.rows[1][inside])  # pairs of the bitext
@@ -165,12 +164,14 @@ class _Chooser:
         return [[candidates[row][0] for row, is_wrong in zip(*pair, strict=True) if is_wrong] for pair in best]
 
 
-def _records(parts: PairParts, chooser: _Chooser, tally: dict[str, int]) -> Iterator[dict[str, Any]]:
+def _records(bitext: Bitext, chooser: _Chooser, tally: dict[str, int]) -> Iterator[dict[str, Any]]:
     """Yield each pair with its negatives, and count pairs and negatives."""
-    for pairs in Progress(parts, desc="choosing negatives", unit=" parts", delay=2):
-        for pair, *negatives in zip(pairs, *chooser.choose(tally["pairs"], len(pairs)), strict=True):
+    starts = range(0, len(bitext), _PAIRS_PER_PART)
+    for start in Progress(starts, desc="choosing negatives", unit=" parts", delay=2):
+        pairs = bitext[start : start + _PAIRS_PER_PART]
+        for pair, *negatives in zip(pairs, *chooser.choose(start, len(pairs)), strict=True):
             tally["pairs"] += 1
             tally["pairs_without_negatives"] += not any(negatives)
             for name, sentences in zip(NEGATIVES, negatives, strict=True):
                 tally[name] += len(sentences)
-            yield pair_record(*pair) | dict(zip(NEGATIVES, negatives, strict=True))
+            yield record_of(pair) | dict(zip(NEGATIVES, negatives, strict=True))

@@ -12,12 +12,10 @@ from hf_xsent.data.output import check_output, write_records
 from hf_xsent.data.readers.records import LICENCE
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
-from hf_xsent.files import check_writable
 from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.index import choose_index, import_faiss, search_by_index
 from hf_xsent.mining.margin import MinedPairs, pairs_of_neighbours
 from hf_xsent.mining.parquet import MiningInput, TextFile, VectorFiles, is_parquet, write_vectors
-from hf_xsent.mining.plot import write_histogram
 from hf_xsent.mining.search import search
 from hf_xsent.mining.settings import MineSettings
 from hf_xsent.mining.vectors import VectorStore
@@ -82,8 +80,6 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
         return None
     mined = pairs_of_neighbours(of_source, of_target, settings.margin, settings.candidates)
     threshold = settings.threshold if gold is None else _calibrate(mined, gold)
-    if settings.plot is not None:
-        write_histogram(settings.plot, mined.score, threshold, f"{len(mined):,} pairs by {settings.margin} margin")
     if threshold is not None:
         mined = mined.above(threshold)
     if settings.top is not None:
@@ -115,10 +111,7 @@ def _check_files(settings: MineSettings) -> None:
     source, target = Path(settings.source), Path(settings.target)
     if source.exists() and target.exists() and source.samefile(target):
         raise DataError(f"{source} is both source and target: give the file of the other language")
-    inputs = [source, target, *([Path(settings.calibrate)] if settings.calibrate else [])]
-    check_output(settings.output, inputs)
-    if settings.plot is not None:
-        check_writable(settings.plot, [*inputs, settings.output])
+    check_output(settings.output, [source, target, *([settings.calibrate] if settings.calibrate else [])])
     if settings.index is not None:
         import_faiss()
 

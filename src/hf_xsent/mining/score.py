@@ -1,40 +1,35 @@
-"""Score existing pairs, such as crawled bitext, by cosine or, with pools of sentences, by margin; filter them."""
+"""Score existing pairs, such as crawled bitext, by cosine, and filter them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.identification import check_language
 from hf_xsent.data.output import check_output, one_line, write_records
-from hf_xsent.data.pairs import PairParts, open_pairs, store_pairs
-from hf_xsent.data.readers.formats import LinkedPair, read_pairs
+from hf_xsent.data.pairs import open_pairs, record_of, store_pairs
+from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.records import LEDGER, PAIR_FIELDS
 from hf_xsent.data.readers.sources import BitextSource, source_files
-from hf_xsent.data.sentences import load_sentences
-from hf_xsent.errors import DataError
 from hf_xsent.files import digest, write_arrays
-from hf_xsent.mining.margin import margin_score
-from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.parquet import is_parquet
 from hf_xsent.mining.settings import ScoreSettings
-from hf_xsent.mining.vectors import VectorStore
 from hf_xsent.models.encoder import Encoder, open_encoder
-from hf_xsent.models.precision import choose_device
 from hf_xsent.models.text_encoder import check_finite
 from hf_xsent.runs.engines import engine, is_first_process
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
 
-COLUMNS = ("score", "cosine", "source", "target")
+COLUMNS = ("score", "source", "target")
 _PAIRS_PER_PART = 1 << 14
 _PAIRS_TO_IDENTIFY = 10_000
 
@@ -54,12 +49,11 @@ class ScoredPairs:
 
 @command(ScoreSettings)
 def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
-    """Write the cosine of each pair, or its margin if both pools of sentences are given.
+    """Write each pair with its score, the cosine of its sentences.
 
-    The pairs keep their order; memory does not grow with their number. For a margin, each sentence is compared with its
-    ``k`` nearest in the pool of the other side. ``filter`` applies the default cleaning rules and the changes in a list
-    such as ``["min_score=0.7"]``, which may be empty. The work folder caches scores, so that the same call resumes. Of
-    several processes, only the first writes and returns the number of pairs.
+    The pairs keep their order; memory does not grow with their number. ``filter`` applies the default cleaning rules
+    and the changes in a list such as ``["min_score=0.7"]``, which may be empty. The work folder caches scores, so that
+    the same call resumes. Of several processes, only the first writes and returns the number of pairs.
 
     ```python
     from hf_xsent import score_pairs
@@ -68,29 +62,25 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     score_pairs([("Ein Hund.", "A dog.")], "few.tsv", "runs/mine", language="de", filter=["min_score=-1"])
     ```
     """
-    source, pool_files = open_pairs(settings), [file for file in (settings.source_pool, settings.target_pool) if file]
-    check_output(settings.output, [*source_files(source), *pool_files])
+    source = open_pairs(settings)
+    check_output(settings.output, source_files(source))
     pair_filter = None if settings.filter is None else _open_filter(settings, source)
-    parts = store_pairs(settings.language, [source], settings.work_folder / "pairs", _PAIRS_PER_PART)
-    fill, encoder = engine(settings), open_encoder(settings, searches=bool(pool_files))
-    sides = [load_sentences(file, settings.work_folder / "sentences") for file in pool_files]
-    for file, side in zip(pool_files, sides, strict=True):
-        if len(side) < settings.k:
-            raise DataError(f"{file} holds {len(side)} sentences, fewer than k = {settings.k}: lower --k")
-    pools = [VectorStore(settings.work_folder, side, encoder) for side in sides]
-    for pool in pools:
-        pool.fill(fill)
-    decisive = [parts.fingerprint, encoder.identity, [pool.made_from for pool in pools], settings.k if pools else None]
-    store = Store(settings.work_folder / "scores" / digest(decisive))
-    names = [f"{number:06d}.npy" for number in range(len(parts))]
-    fill(store, names, ScoreJob(encoder, parts, pools, settings.k, settings.device), "scoring")
+    pairs = store_pairs({source.language: [source]}, settings.work_folder / "pairs")
+    fill, encoder = engine(settings), open_encoder(settings, searches=False)
+    store = Store(settings.work_folder / "scores" / digest([pairs.identity, encoder.identity, _PAIRS_PER_PART]))
+    names = [f"{start:09d}.npy" for start in range(0, len(pairs), _PAIRS_PER_PART)]
+    fill(store, names, ScoreJob(encoder, pairs), "scoring")
     if not is_first_process():
         return None
-    records = (record for name, part in zip(names, parts, strict=True) for record in _records(store, name, part))
+    scores = chain.from_iterable(store.read(name, np.load).tolist() for name in names)
+    records: Iterator[dict[str, Any]] = (
+        {"score": round(score, 6)} | record_of(pair) | {side: one_line(pair[side]) for side in ("source", "target")}
+        for pair, score in zip(pairs, scores, strict=True)
+    )
     if pair_filter is not None:
         records = (row for row in records if pair_filter.accepts(row["source"], row["target"], row["score"]))
     others = PAIR_FIELDS[2:] if is_parquet(settings.output) else LEDGER  # TSV has no links and negatives
-    count = write_records(settings.output, (*COLUMNS, *(name for name in others if name in parts.columns)), records)
+    count = write_records(settings.output, (*COLUMNS, *(name for name in others if name in pairs.fields)), records)
     report = None if pair_filter is None else CleaningReport({settings.language: pair_filter.counts})
     return ScoredPairs(count, report, settings.output)
 
@@ -105,37 +95,19 @@ def _open_filter(settings: ScoreSettings, source: BitextSource) -> PairFilter:
     return pair_filter
 
 
-def _records(store: Store, name: str, pairs: Sequence[LinkedPair]) -> Iterator[dict[str, Any]]:
-    """Yield the pairs of a part with their scores."""
-    for pair, (score, cosine) in zip(pairs, store.read(name, np.load).tolist(), strict=True):
-        texts = (one_line(text) for text in pair[:2])
-        others = dict(zip(PAIR_FIELDS[2:], pair[2:], strict=True))
-        scored = dict(zip(COLUMNS, (round(score, 6), round(cosine, 6), *texts), strict=True))
-        yield scored | {name: value for name, value in others.items() if value is not None}
-
-
 @dataclass(frozen=True)
 class ScoreJob:
-    """Write score and cosine of each pair of a part."""
+    """Write the score of each pair of a part."""
 
     encoder: Encoder
-    parts: PairParts
-    pools: Sequence[VectorStore]  # of sources and of targets, or none
-    k: int
-    device: str | None
+    pairs: Bitext
 
     def __call__(self, name: str, path: Path) -> None:
-        """Encode the pairs, compare them, write the scores."""
-        pairs = self.parts[int(Path(name).stem)]
-        sides = [self._embed([pair[side] for pair in pairs]) for side in range(2)]
-        scores = cosines = (sides[0] * sides[1]).sum(1)
-        if self.pools:
-            averages = [
-                nearest_one_way(side, pool.read(), self.k, device=choose_device(self.device)).cosines.mean(1)
-                for side, pool in zip(sides, reversed(self.pools), strict=True)
-            ]
-            scores = margin_score(cosines, averages[0], averages[1])
-        write_arrays(path, torch.stack((scores, cosines), 1).numpy())
+        """Encode the pairs, write their cosines."""
+        start = int(Path(name).stem)
+        pairs = list(self.pairs[start : start + _PAIRS_PER_PART])
+        sides = [self._embed([pair[side] for pair in pairs]) for side in ("source", "target")]
+        write_arrays(path, (sides[0] * sides[1]).sum(1).numpy())
 
     def _embed(self, texts: list[str]) -> torch.Tensor:
         """Return unit vectors."""

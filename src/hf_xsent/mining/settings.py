@@ -67,7 +67,6 @@ class MineSettings(SearchSettings):
         None, "Write this licence into the column licence of each pair; training counts it in the card.", local=True
     )
     top: int | None = setting(None, "Write the N best pairs. (default: all)", at_least=1)
-    plot: str | None = setting(None, "Plot the histogram of scores to this SVG file.", metavar="FILE", local=True)
     index: str | None = setting(
         None,
         "Search a faiss index such as IVF4096,Flat; auto: from a million sentences per side. (default: exact search)",
@@ -144,32 +143,15 @@ class MineNegativesSettings(SearchSettings, BitextSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSettings(EncodingSettings, WorkSettings, PairSettings):
-    """Score and filter the pairs of a bitext file: cosine, and margin if pools of sentences are given.
+    """Score the pairs of a bitext file by cosine, and filter them.
 
     hf-xsent score crawled.tsv --model runs/mine --output scored.tsv
-    hf-xsent score crawled.tsv --model runs/mine --output scored.tsv --source_pool zh.txt --target_pool en.txt
     hf-xsent score pairs.tsv --model runs/mine -o clean.tsv --language de --filter min_score=0.7 max_length_ratio=2
     """
 
     output: str = output_setting("Write the scored pairs to this TSV, JSONL or Parquet file.")
-    source_pool: str | None = setting(
-        None,
-        "Search the neighbours of targets in this file, one sentence per line; needs --target_pool.",
-        metavar="FILE",
-    )
-    target_pool: str | None = setting(
-        None,
-        "Search the neighbours of sources in this file, one sentence per line; needs --source_pool.",
-        metavar="FILE",
-    )
-    k: int = setting(4, "Average the cosines of N nearest neighbours in the margin.", at_least=1)
     filter: list[str] | None = setting(
         None,
         "Write only pairs that pass the cleaning rules, report what each removed; RULE=VALUE changes a rule.",
         metavar="RULE=VALUE",
     )
-
-    def __post_init__(self) -> None:
-        """Refuse a single pool."""
-        if (self.source_pool is None) != (self.target_pool is None):
-            raise RecipeError("margins need both pools: give --source_pool and --target_pool")

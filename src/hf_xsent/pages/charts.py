@@ -1,4 +1,4 @@
-"""Draw charts as SVG text: grouped bars, curves, points and histograms, one colour per series."""
+"""Draw charts as SVG text: grouped bars, curves and points, one colour per series."""
 
 from __future__ import annotations
 
@@ -136,23 +136,6 @@ def _key(names: Sequence[str], left: int, width: int) -> list[str]:
         f'<g class="word s{number % SERIES}"><text x="{left + width * number}" y="12">● {escape(name)}</text></g>'
         for number, name in enumerate(names)
     ]
-
-
-def histogram(title: str, counts: Sequence[int], edges: Sequence[float], threshold: float | None = None) -> str:
-    """Draw the number of values between each two edges, with a line at the threshold."""
-    axes = _Axes(edges[0], edges[-1], 0, 1.1 * max(1, *counts))  # the title stands above
-    parts = [*axes.draw(""), f'<text x="{WIDTH / 2}" y="{_TOP}" text-anchor="middle">{escape(title)}</text>']
-    for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
-        x, y = axes.x(left), axes.y(count)
-        parts.append(
-            f'<rect class="s0" x="{x:.1f}" y="{y:.1f}" width="{max(0.1, axes.x(right) - x - 0.5):.1f}" '
-            f'height="{axes.y(0) - y:.1f}"><title>{left:.3f} to {right:.3f}: {count}</title></rect>'
-        )
-    if threshold is not None and axes.low <= threshold <= axes.high:
-        x = axes.x(threshold)
-        parts.append(f'<line class="threshold" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{axes.y(0):.1f}"/>')
-        parts.append(f'<text class="tick" x="{x + 4:.1f}" y="{_TOP + 16}">{threshold:.3f}</text>')
-    return _svg(title, _HEIGHT, parts)
 
 
 @dataclass(frozen=True)

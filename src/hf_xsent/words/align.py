@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.output import check_output, write_records
-from hf_xsent.data.pairs import PairParts, open_pairs, store_pairs
+from hf_xsent.data.pairs import open_pairs, record_of, store_pairs
 from hf_xsent.data.readers.compression import is_jsonl
-from hf_xsent.data.readers.records import pair_record
 from hf_xsent.data.readers.sources import source_files
 from hf_xsent.data.words.links import format_links
 from hf_xsent.data.words.splitting import split_words
@@ -56,57 +56,47 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     if Path(settings.output).suffix.lower() == ".parquet":
         raise OutputError(f"cannot write {settings.output} as Parquet: name the output .jsonl or .links")
     size = _ALL_PAIRS if settings.aligner == "statistical" else PAIRS_PER_PART
-    parts = store_pairs(settings.language, [source], settings.work_folder / "pairs", size)
-    job = AlignmentJob(settings if settings.engine == "local" else replace(settings, device="cpu"), parts, settings)
+    pairs = store_pairs({source.language: [source]}, settings.work_folder / "pairs")
+    ours = settings if settings.engine == "local" else replace(settings, device="cpu")
+    job = AlignmentJob(ours, pairs, size, settings)
     model = None if settings.model is None else identify_model(settings.model)
-    decisive = [parts.fingerprint, settings.aligner, job.aligner.identity, model]
+    decisive = [pairs.identity, size, settings.aligner, job.aligner.identity, model]
     store = Store(settings.work_folder / "links" / digest(decisive))
-    names = [f"{number:06d}.links" for number in range(len(parts))]
+    names = [f"{start:09d}.links" for start in range(0, len(pairs), size)]
     engine(settings)(store, names, job, "aligning")
     if not is_first_process():
         return None
-    linked = (
-        (pair, links)
-        for name, part in zip(names, parts, strict=True)
-        for pair, links in zip(part, store.read(name, _read_lines), strict=True)
-    )
-    return _write(settings.output, linked)
+    linked = zip(pairs, _links(store, names), strict=True)
+    if is_jsonl(Path(settings.output).name):
+        write_records(settings.output, (), (record_of(pair) | {"links": links} for pair, links in linked))
+    else:
+        write_text(settings.output, (f"{links}\n" for _, links in linked))
+    return AlignedPairs(sum(map(bool, _links(store, names))), settings.output)
 
 
 class AlignmentJob:
     """Write the links of each pair of a part as Pharaoh lines; a process that unpickles the job opens the aligner."""
 
-    def __init__(self, settings: AlignWordsSettings, parts: PairParts, of_workers: AlignWordsSettings) -> None:
-        self.aligner, self.parts, self.of_workers = open_aligner(settings), parts, of_workers
+    def __init__(
+        self, settings: AlignWordsSettings, pairs: Bitext, pairs_per_part: int, of_workers: AlignWordsSettings
+    ) -> None:
+        self.aligner = open_aligner(settings)
+        self.pairs, self.pairs_per_part, self.of_workers = pairs, pairs_per_part, of_workers
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the settings, not the model."""
-        return type(self), (self.of_workers, self.parts, self.of_workers)
+        return type(self), (self.of_workers, self.pairs, self.pairs_per_part, self.of_workers)
 
     def __call__(self, name: str, path: Path) -> None:
         """Align the pairs, write their links."""
-        pairs = self.parts[int(Path(name).stem)]
-        sources, targets = ([split_words(pair[side]) for pair in pairs] for side in range(2))
+        start = int(Path(name).stem)
+        pairs = list(self.pairs[start : start + self.pairs_per_part])
+        sources, targets = ([split_words(pair[side]) for pair in pairs] for side in ("source", "target"))
         aligned = self.aligner.align(sources, targets)
         path.write_text("".join(f"{format_links(links)}\n" for links in aligned), "utf-8")
 
 
-def _read_lines(path: Path) -> list[str]:
-    return path.read_text("utf-8").split("\n")[:-1]
-
-
-def _write(output: str, linked_pairs: Iterator[tuple[tuple[Any, ...], str]]) -> AlignedPairs:
-    """Write pairs with links if the name is that of a JSON Lines file, else Pharaoh lines."""
-    count = 0
-
-    def counted() -> Iterator[tuple[tuple[Any, ...], str]]:
-        nonlocal count
-        for pair, links in linked_pairs:
-            count += bool(links)
-            yield pair, links
-
-    if is_jsonl(Path(output).name):
-        write_records(output, (), (pair_record(*pair) | {"links": links} for pair, links in counted()))
-    else:
-        write_text(output, (f"{links}\n" for _, links in counted()))
-    return AlignedPairs(count, output)
+def _links(store: Store, names: Iterable[str]) -> Iterator[str]:
+    """Yield the links of each pair."""
+    for name in names:
+        yield from store.read(name, lambda path: path.read_text("utf-8").split("\n")[:-1])

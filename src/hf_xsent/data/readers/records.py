@@ -146,12 +146,3 @@ def check_negatives(place: str, name: str, negatives: Any) -> list[str] | DataEr
     if not isinstance(negatives, list) or not all(isinstance(text, str) and text.strip() for text in negatives):
         return DataError(f'{place}: {name} is not a list of sentences; write {{..., "{name}": ["..."]}}')
     return [text.strip() for text in negatives]
-
-
-def pair_record(*fields: Any) -> dict[str, Any]:
-    """Return the fields of a pair as JSONL has them.
-
-    >>> pair_record("ein Hund", "a dog", "0-0 1-1")
-    {'source': 'ein Hund', 'target': 'a dog', 'links': '0-0 1-1'}
-    """
-    return {name: value for name, value in zip(PAIR_FIELDS, fields, strict=False) if value is not None}
