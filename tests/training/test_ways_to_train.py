@@ -82,27 +82,6 @@ def test_adapters_resume_exactly(run: Run) -> None:
     run.assert_goes_on_exactly(objectives=DAP, lora_rank=2, dropout=0.1)
 
 
-@pytest.mark.parametrize("settings", [{}, {"languages": ["de", "en", "fr"], "objectives": DAP}])
-def test_pairs_through_english_are_trained_on_and_resume_exactly(
-    run: Run, settings: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    for language, words in (("de", "Hund Katze Milch Brot Buch"), ("fr", "chien chat lait pain livre")):
-        english = ["dog", "cat", "milk", "bread", "book"]
-        rows = "".join(f"{word}\tThe {one}.\n" for word, one in zip(words.split(), english, strict=True))
-        (run.folder / f"{language}.tsv").write_text(rows, encoding="utf-8")
-    settings = settings | {"pivot": True, "dev_pairs": 1, "dataloader_num_workers": 1}
-    with caplog.at_level("INFO", logger="hf_xsent"):
-        trainer = run.start(**settings)
-    assert "4 pairs of two source languages were made; each counts for both: de 4, fr 4" in caplog.text
-    assert len(trainer.train_dataset) == 12
-    run.assert_goes_on_exactly(**settings)
-
-
-def test_pairs_through_english_need_an_encoder_that_trains(run: Run) -> None:
-    with pytest.raises(RecipeError, match="drop (--)?pivot"):
-        run.start(method="dual-pivot", objectives={"triplet_ranking": 1}, pivot=True)
-
-
 def test_a_student_of_fewer_layers_learns_from_its_teacher_with_a_trimmed_vocabulary(
     run: Run, encoder_folders: dict[str, Path], pairs: Pairs
 ) -> None:
