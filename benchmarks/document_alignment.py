@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bead_scores import document_alignment_scores
 
 FITTED_ON = ("001", "002")
 WIDTH = 384
@@ -41,7 +42,6 @@ def read_alignment(path: Path) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 def quality(options: argparse.Namespace) -> dict[str, Any]:
     """Align all files with each model."""
     from hf_xsent.documents.alignment import align_documents
-    from hf_xsent.evaluation.document_alignment import document_alignment_scores
 
     folder = Path(options.data)
     names = sorted(path.name for path in (folder / "gold").iterdir())

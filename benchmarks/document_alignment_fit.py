@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bead_scores import Bead, document_alignment_scores
 from document_alignment import read_alignment
 
 from hf_xsent.documents import search as searching
@@ -23,7 +24,6 @@ from hf_xsent.documents.alignment import MAX_LENGTH
 from hf_xsent.documents.anchors import Anchors, find_anchors
 from hf_xsent.documents.beads import Weights, bead_features
 from hf_xsent.documents.spans import LONGEST_SPAN, EncodedDocument
-from hf_xsent.evaluation.document_alignment import Bead, document_alignment_scores
 from hf_xsent.models.encoder import Encoder
 
 FITTED_ON = ("001", "002")

@@ -14,7 +14,6 @@ import argparse
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,21 @@ from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.words.links import Link
 from hf_xsent.data.words.splitting import Words, split_words
-from hf_xsent.evaluation.word_alignment import alignment_scores
 from hf_xsent.words.aligners import AlignerSettings, WordAligner, open_aligner
 
 
 def scores(links: Sequence[Iterable[Link]], pairs: Sequence[GoldPair]) -> dict[str, Any]:
-    """Measure the links of each gold pair."""
-    return asdict(alignment_scores(links, [pair.sure for pair in pairs], [pair.possible for pair in pairs]))
+    """Return AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), precision and recall in percent (Och and Ney, 2003)."""
+    counts = [
+        (len(found), len(pair.sure), len(found & pair.sure), len(found & pair.possible))
+        for found, pair in zip(map(set, links), pairs, strict=True)
+    ]
+    all_found, all_sure, found_sure, found_possible = (sum(count) for count in zip(*counts, strict=True))
+    return {
+        "error_rate": 100 * (1 - (found_sure + found_possible) / max(1, all_found + all_sure)),
+        "precision": 100 * found_possible / max(1, all_found),
+        "recall": 100 * found_sure / max(1, all_sure),
+    }
 
 
 def measure(aligner: WordAligner, pairs: Sequence[GoldPair]) -> dict[str, Any]:

@@ -49,38 +49,6 @@ def test_a_repeated_prediction_counts_once() -> None:
     assert (best["f1"], best["precision"], best["recall"]) == (100, 100, 100)
 
 
-def test_possible_links_excuse_and_sure_ones_are_asked_for() -> None:
-    found = load_metric("alignment_error_rate").compute(
-        predictions=[[[0, 0], [1, 2], [2, 2]], []],
-        references=[{"sure": [[0, 0]], "possible": [[1, 2]]}, {"sure": [[0, 0]], "possible": []}],
-    )
-    # found 3, sure 2; of the found 1 is sure and 2 are at least possible: 1 - (1 + 2) / (3 + 2)
-    assert found == {
-        "error_rate": pytest.approx(40),
-        "precision": pytest.approx(200 / 3),
-        "recall": pytest.approx(50),
-    }
-
-
-def test_beads_are_strictly_or_laxly_right() -> None:
-    bead = lambda source, target: {"source": source, "target": target}  # noqa: E731
-    found = load_metric("document_alignment_f1").compute(
-        predictions=[[bead([0], [0]), bead([1], [1]), bead([2], []), bead([], [2])], [bead([0], [5])]],
-        references=[[bead([0], [0]), bead([1, 2], [1]), bead([], [2])], [bead([0], [0])]],
-    )
-    # strict: [0]:[0] and []:[2] of 5 found, [0]:[0] of 3 gold beads with both sides; lax: [1]:[1] as well
-    assert found == pytest.approx(
-        {
-            "strict_precision": 40,
-            "strict_recall": 100 / 3,
-            "strict_f1": 2 * 40 * (100 / 3) / (40 + 100 / 3),
-            "lax_precision": 60,
-            "lax_recall": 200 / 3,
-            "lax_f1": 2 * 60 * (200 / 3) / (60 + 200 / 3),
-        }
-    )
-
-
 def test_an_unknown_metric_is_an_error() -> None:
     with pytest.raises(RecipeError, match="unknown metric 'rank': use one of"):
         load_metric("rank")

@@ -16,17 +16,11 @@ from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
 
 
-def spearman(scores: Sequence[float] | np.ndarray, gold: Sequence[float] | np.ndarray) -> float:
-    """Return the rank correlation × 100; ties share their mean rank, and constant scores give 0."""
-    if len(scores) != len(gold) or len(gold) < 2:
-        raise DataError(
-            f"a rank correlation needs at least two scores and their gold scores: got {len(scores)} and {len(gold)}"
-        )
-    return float(rank_correlation(np.asarray(scores), np.asarray(gold)))
-
-
 def rank_correlation(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Correlate the ranks along the last axis; raise an error for NaN and infinity, which have no rank."""
+    """Return Spearman's rank correlation × 100 along the last axis; ties share their mean rank, equal scores give 0.
+
+    NaN and infinity, which have no rank, are errors.
+    """
     if not (np.isfinite(scores).all() and np.isfinite(gold).all()):
         raise DataError("a rank correlation needs finite scores: a score or a gold score is NaN or infinite")
     first, second = (stats.rankdata(side, axis=-1) for side in (scores, gold))

@@ -1,4 +1,4 @@
-"""Measure word alignment against gold links: error rate of any links, and of those by a model's hidden states."""
+"""Measure word alignment by a model's hidden states against gold links: the alignment error rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
 from hf_xsent.data.readers.hub import select_names
-from hf_xsent.data.words.links import Link
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.evaluation.task import EvaluationTask, Metrics, Outcomes, Scores
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -20,32 +19,6 @@ from hf_xsent.words.embedding import THRESHOLD, EmbeddingAligner
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-
-@dataclass(frozen=True)
-class AlignmentScores:
-    """Metrics over the links of all pairs, in percent."""
-
-    error_rate: float
-    precision: float  # share of the links found that are sure or possible
-    recall: float  # share of the sure links that were found
-
-
-def alignment_scores(
-    aligned: Sequence[Iterable[Link]], sure: Sequence[Iterable[Link]], possible: Sequence[Iterable[Link]]
-) -> AlignmentScores:
-    """Measure links by AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|) (Och and Ney, 2003); S counts as part of P."""
-    all_found = all_sure = found_sure = found_possible = 0
-    for links, of_sure, of_possible in zip(map(set, aligned), map(set, sure), possible, strict=True):
-        all_found += len(links)
-        all_sure += len(of_sure)
-        found_sure += len(links & of_sure)
-        found_possible += len(links & of_sure.union(of_possible))
-    return AlignmentScores(
-        error_rate=100 * (1 - (found_sure + found_possible) / max(1, all_found + all_sure)),
-        precision=100 * found_possible / max(1, all_found),
-        recall=100 * found_sure / max(1, all_sure),
-    )
 
 
 @dataclass(frozen=True)
@@ -142,7 +115,11 @@ class WordAlignmentTask(EvaluationTask):
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
-        """Compute AER and 100 - AER from the counts of links of some pairs."""
+        """Compute AER and 100 - AER from the counts of links of some pairs.
+
+        With aligned links A, sure links S and possible links P, S among them (Och and Ney, 2003):
+        AER = 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|).
+        """
         links, sure, right_sure, right_possible = np.moveaxis(rows.sum(axis=-2), -1, 0)
         agreement = 100 * (right_sure + right_possible) / np.maximum(1, links + sure)
         return {"agreement": agreement, "error_rate": 100 - agreement}

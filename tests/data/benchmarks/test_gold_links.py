@@ -6,7 +6,6 @@ import pytest
 
 from hf_xsent.data.benchmarks.gold_links import load_gold_links
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.word_alignment import alignment_scores
 
 
 def _write(folder: Path, texts: str, gold: str) -> Path:
@@ -27,17 +26,6 @@ def test_a_link_that_is_both_sure_and_possible_is_sure(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         (pair,) = load_gold_links(_write(tmp_path / str(number), "a ||| x\n", f"{gold}\n"))
         assert pair.sure == pair.possible == {(0, 0)}
-
-
-def test_error_rate_precision_and_recall(tmp_path: Path) -> None:
-    gold = load_gold_links(_write(tmp_path, "a b ||| x y z\nc ||| v\n", "1-1 2p3 2-2\n1-1\n"))
-    sure, possible = [pair.sure for pair in gold], [pair.possible for pair in gold]
-    scores = alignment_scores([[(0, 0), (1, 2), (0, 2)], []], sure, possible)
-    assert scores.precision == pytest.approx(100 * 2 / 3)
-    assert scores.recall == pytest.approx(100 / 3)
-    assert scores.error_rate == pytest.approx(100 * (1 - (1 + 2) / (3 + 3)))
-    perfect = alignment_scores(sure, sure, possible)
-    assert (perfect.error_rate, perfect.precision, perfect.recall) == (0, 100, 100)
 
 
 @pytest.mark.parametrize(
