@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
-import threading
-import weakref
-from typing import Any, TextIO
+from typing import Any
 
 from tqdm import tqdm
 
@@ -47,31 +45,25 @@ class TqdmHandler(logging.Handler):
 
 
 class Progress(tqdm):
-    """A progress bar if standard error is a terminal; elsewhere a log line every 30 seconds.
+    """A progress bar if standard error is a terminal; elsewhere a log line about every 30 seconds.
 
-    Lines are also written while a single item takes longer than that. ``disable=True`` shows neither bar nor lines.
+    ``disable=True`` shows neither bar nor lines.
     """
 
-    def __init__(self, *args: Any, disable: bool | None = None, file: TextIO | None = None, **options: Any) -> None:
-        stream = sys.stderr if file is None else file
-        self._closed = threading.Event()
-        self._in_lines = not disable and not stream.isatty()
+    def __init__(self, *args: Any, disable: bool | None = None, **options: Any) -> None:
+        self._in_lines = not sys.stderr.isatty()
         if self._in_lines:
-            disable, stream = not logger.isEnabledFor(logging.INFO), io.StringIO()
-        options |= {"disable": bool(disable), "file": stream}
-        super().__init__(*args, **options)
-        if self._in_lines and not disable:
-            threading.Thread(target=_log_lines, args=(weakref.ref(self), self._closed), daemon=True).start()
+            disable = disable or not logger.isEnabledFor(logging.INFO)
+            every = dict.fromkeys(("mininterval", "maxinterval", "delay"), SECONDS_BETWEEN_LINES)
+            options |= {**every, "file": io.StringIO()}
+        super().__init__(*args, disable=bool(disable), **options)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
-        """Draw the bar, on a terminal."""
+        """Draw the bar, or log a line; an empty ``msg`` clears the bar."""
         if not self._in_lines:
             super().display(msg, pos)
-
-    def close(self) -> None:
-        """Close the bar, or stop the log lines."""
-        self._closed.set()
-        super().close()
+        elif msg is None:
+            logger.info("%s", self.line())
 
     def line(self) -> str:
         """Return the progress as text: items done, total, elapsed time and estimated time left."""
@@ -84,13 +76,3 @@ class Progress(tqdm):
         if total and rate > 0:
             parts.append(f"about {tqdm.format_interval((total - done) / rate)} left")
         return f"{shown['prefix'].removesuffix(': ')}: {', '.join(parts)}"
-
-
-def _log_lines(bar: weakref.ref[Progress], closed: threading.Event) -> None:
-    """Log the state of a bar every 30 seconds until it is closed or deleted."""
-    while not closed.wait(SECONDS_BETWEEN_LINES):
-        progress = bar()
-        if progress is None:
-            return
-        logger.info("%s", progress.line())
-        del progress
