@@ -197,15 +197,17 @@ def machines(results: dict[str, Any]) -> str:
 
 def reading_chart(sizes: list[dict[str, Any]]) -> str:
     """Draw the cost of reading bitext by its size as SVG."""
-    from hf_xsent.pages.charts import curve_chart, standalone
+    from hf_xsent.pages.charts import Axes, place_name, standalone, svg
 
     names = {"first_load_seconds": "first time", "load_again_seconds": "from the cache"}
-    curves = {
-        name: (number, [(0.0, 0.0), *((size["pairs"] / 1000, size[key]) for size in sizes)])
-        for number, (key, name) in enumerate(names.items())
-    }
-    title = "CPU seconds to read bitext by thousands of pairs"
-    return standalone(curve_chart(title, curves, "thousand pairs", named=True))
+    lines = {name: [(0.0, 0.0), *((size["pairs"] / 1000, size[key]) for size in sizes)] for key, name in names.items()}
+    axes = Axes.around([point for line in lines.values() for point in line])
+    parts, taken = axes.draw("thousand pairs"), []
+    for number, (name, line) in enumerate(lines.items()):
+        places = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in line)
+        parts.append(f'<polyline class="curve s{number}" points="{places}"><title>{name}</title></polyline>')
+        parts.append(place_name(axes.x(line[-1][0]), axes.y(line[-1][1]), name, taken))
+    return standalone(svg("CPU seconds to read bitext by thousands of pairs", parts))
 
 
 def write_page(results: dict[str, Any]) -> None:

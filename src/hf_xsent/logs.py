@@ -54,9 +54,10 @@ class Progress(tqdm):
         self._in_lines = not sys.stderr.isatty()
         if self._in_lines:
             disable = disable or not logger.isEnabledFor(logging.INFO)
-            every = dict.fromkeys(("mininterval", "maxinterval", "delay"), SECONDS_BETWEEN_LINES)
-            options |= {**every, "file": io.StringIO()}
-        super().__init__(*args, disable=bool(disable), **options)
+            options |= dict.fromkeys(("mininterval", "maxinterval", "delay"), SECONDS_BETWEEN_LINES)
+            options["file"] = io.StringIO()
+        options["disable"] = bool(disable)
+        super().__init__(*args, **options)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         """Draw the bar, or log a line; an empty ``msg`` clears the bar."""

@@ -12,7 +12,6 @@ from hf_xsent.pages.charts import (
     WIDTH,
     Mark,
     bar_chart,
-    curve_chart,
     point_chart,
     standalone,
 )
@@ -31,11 +30,11 @@ def test_bars_are_as_long_as_their_values():
 
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=6))
 def test_any_points_lie_within_the_picture(points: list[tuple[float, float]]):
-    svg = ElementTree.fromstring(curve_chart("t", {"one": (9, points)}, "step"))
-    line = svg.find("polyline")
-    assert line.get("class") == "curve s1"
-    for point in line.get("points").split():
-        x, y = map(float, point.split(","))
+    svg = ElementTree.fromstring(point_chart("t", [Mark(abs(x), y, 9, "one") for x, y in points], "minutes"))
+    circles = list(svg.iter("circle"))
+    assert len(circles) == len(points) and circles[0].get("class") == "s1"
+    for circle in circles:
+        x, y = float(circle.get("cx")), float(circle.get("cy"))
         assert 0 <= x <= WIDTH and 0 <= y <= float(svg.get("viewBox").split()[3])
 
 
@@ -53,7 +52,6 @@ def test_names_of_points_that_lie_together_do_not_lie_on_each_other():
 
 def test_no_points_are_an_empty_chart():
     ElementTree.fromstring(point_chart("t", [], "minutes"))
-    ElementTree.fromstring(curve_chart("t", {}, "step"))
 
 
 def test_a_standalone_chart_is_a_file_in_itself():
@@ -66,7 +64,6 @@ def test_names_with_control_characters_give_well_formed_charts():
     name = "a\x00\x1b[31m\ud800\ufffe<b>&\tc"
     charts = [
         bar_chart(name, {name: [1.0]}, [name]),
-        curve_chart(name, {name: (0, [(0.0, 1.0), (1.0, 2.0)])}, name, named=True),
         point_chart(name, [Mark(1.0, 2.0, 0, name)], name),
     ]
     for chart in charts:

@@ -5,41 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from page_reader import Page
 
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.pages.charts import standalone
-from hf_xsent.quickstart.pool import PoolSearch
+from hf_xsent.quickstart.pool import PoolSearch, pool_chart
 from hf_xsent.quickstart.quickstart import django_catalogues, quickstart
-from hf_xsent.quickstart.report import pool_chart, report
 
-FIGURES = {"translation_first": 10.0, "own_language": 80.0}
-BETTER = {"translation_first": 90.0, "own_language": 20.0}
 ROOT = Path(__file__).parents[2]
-NEIGHBOUR = {"sentence": "Wer?", "translation": "Who?", "language": "de", "cosine": 0.9}
-RESULTS = {
-    "model": "<my & encoder>",
-    "steps": 40,
-    "pairs": {"de": 1200, "und": 3},
-    "held_out": {"de": 60, "und": 2},
-    "pool": {"de": {"before": FIGURES, "after": BETTER}, "und": {"before": FIGURES, "after": FIGURES}},
-    "sentences": 124,
-    "example": {"query": "Wo <b>?", "before": [NEIGHBOUR], "after": [NEIGHBOUR]},
-    "warning": None,
-    "losses": [[20, 3.5], [40, 0.5]],
-    "seconds": 12,
-}
-
-
-def test_the_report_is_a_page_that_needs_no_network():
-    page = Page(report(RESULTS).html())
-    assert page.links == []
-    assert "for 10.0% of queries before training, for 50.0% after" in page.text
-    assert "German" in page.text and "your pairs" in page.text
-    assert "<my & encoder>" in page.text and "Wo <b>?" in page.text  # escaped in the page
-    assert "too easy" in report(RESULTS | {"warning": "too easy"}).html()
-    assert "Too few steps" in report(RESULTS | {"losses": [[20, 3.5]]}).html()
 
 
 def test_the_picture_and_the_figures_of_the_readme_are_those_of_a_run():
@@ -109,7 +82,7 @@ def test_the_quickstart_with_your_own_pairs_trains_a_model(
     assert main([*arguments, "--max_steps", "3", "--dev_pairs", "5"]) == 0
     results = json.loads((output / "results.json").read_text("utf-8"))
     assert results["held_out"] == {"de": 5} and results["sentences"] == 10
-    assert (output / "model" / "modules.json").is_file() and (output / "report.html").is_file()
+    assert (output / "model" / "modules.json").is_file() and (output / "pool.svg").is_file()
     printed = capsys.readouterr().out
     assert "query: " in printed and "warning: the held-out pairs are too easy" in printed
     assert main(arguments) == 2  # the folder is taken

@@ -1,4 +1,4 @@
-"""Draw charts as SVG text: grouped bars, curves and points, one colour per series."""
+"""Draw charts as SVG text: grouped bars and points, one colour per series."""
 
 from __future__ import annotations
 
@@ -65,32 +65,13 @@ def bar_chart(
                 f"<title>{escape(f'{name}, {series[place]}: {measured:.2f}')}</title></rect>"
                 f'<text class="value" x="{_LABELS + width + 5:.1f}" y="{y + thick - 1}">{measured:.1f}</text>'
             )
-    return _svg(title, height, parts)
-
-
-def curve_chart(title: str, curves: Mapping[str, tuple[int, Points]], across: str, named: bool = False) -> str:
-    """Draw one line per name, from its series (a color) and points; ``across`` is the label of the horizontal axis.
-
-    ``named`` writes the names at the ends of the lines, for charts without a legend.
-    """
-    points = [point for _, line in curves.values() for point in line]
-    axes = _Axes.around(points)
-    parts = axes.draw(across)
-    taken: list[Box] = []
-    for name, (series, line) in curves.items():
-        places = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in line)
-        parts.append(
-            f'<polyline class="curve s{series % SERIES}" points="{places}"><title>{escape(name)}</title></polyline>'
-        )
-        if named:
-            parts.append(_name(axes.x(line[-1][0]), axes.y(line[-1][1]), name, taken))
-    return _svg(title, _HEIGHT, parts)
+    return svg(title, parts, height)
 
 
 def point_chart(title: str, marks: Sequence[Mark], across: str) -> str:
     """Draw named points with a line for the deviation; place each name where it covers no other name or point."""
     spread = [(mark.x * 1.05, mark.y + sign * mark.deviation) for mark in marks for sign in (-1, 1)]
-    axes = _Axes.around([(0.0, spread[0][1]), *spread] if spread else [])
+    axes = Axes.around([(0.0, spread[0][1]), *spread] if spread else [])
     parts = axes.draw(across)
     taken = [(axes.x(mark.x) - 6, axes.y(mark.y) - 6, axes.x(mark.x) + 6, axes.y(mark.y) + 6) for mark in marks]
     for mark in sorted(marks, key=lambda mark: -mark.y):
@@ -102,12 +83,12 @@ def point_chart(title: str, marks: Sequence[Mark], across: str) -> str:
             f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(mark.label)}: '
             f"{mark.x:.3g}, {mark.y:.2f}</title></circle>"
         )
-        parts.append(_name(x, y, mark.label, taken))
+        parts.append(place_name(x, y, mark.label, taken))
     lowest = max([_HEIGHT, *(math.ceil(bottom) + 4 for _, _, _, bottom in taken)])
-    return _svg(title, lowest, parts)
+    return svg(title, parts, lowest)
 
 
-def _name(x: float, y: float, name: str, taken: list[Box]) -> str:
+def place_name(x: float, y: float, name: str, taken: list[Box]) -> str:
     """Write a name beside its point, or increasingly far above and below it, where nothing is ``taken`` yet."""
     width = _LETTER * len(name)
     boxes = (
@@ -139,7 +120,7 @@ def _key(names: Sequence[str], left: int, width: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Axes:
+class Axes:
     """A map from values to SVG coordinates."""
 
     low: float
@@ -148,7 +129,7 @@ class _Axes:
     top: float
 
     @classmethod
-    def around(cls, points: Points) -> _Axes:
+    def around(cls, points: Points) -> Axes:
         """Return axes around all points, with margins above and below."""
         xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
         span = (max(ys) - min(ys)) or abs(max(ys))
@@ -157,9 +138,11 @@ class _Axes:
         return cls(min(xs), high, min(ys) - 0.08 * span, max(ys) + 0.08 * span)
 
     def x(self, value: float) -> float:
+        """Return the horizontal coordinate of a value."""
         return _LEFT + (value - self.low) / (self.high - self.low) * (WIDTH - _LEFT - _RIGHT)
 
     def y(self, value: float) -> float:
+        """Return the vertical coordinate of a value."""
         return _HEIGHT - _BOTTOM - (value - self.bottom) / (self.top - self.bottom) * (_HEIGHT - _TOP - _BOTTOM)
 
     def draw(self, across: str) -> list[str]:
@@ -203,7 +186,8 @@ def standalone(svg: str) -> str:
     return f"{head.replace('<svg ', SVG, 1)}\n{ground}\n{rest}\n"
 
 
-def _svg(title: str, height: int, parts: Sequence[str]) -> str:
+def svg(title: str, parts: Sequence[str], height: int = _HEIGHT) -> str:
+    """Return a chart from its parts."""
     return "\n".join(
         [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">', *parts, "</svg>"]
     )

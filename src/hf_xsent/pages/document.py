@@ -80,12 +80,6 @@ def _html(part: Part) -> str:
     return part if isinstance(part, Html) else f"<p>{escape(part)}</p>"
 
 
-def figures(labels: Sequence[tuple[str, str]]) -> Html:
-    """Return figures in large type with their labels."""
-    boxes = (f"<div><strong>{escape(value)}</strong><span>{escape(label)}</span></div>" for value, label in labels)
-    return Html('<div class="figures">\n' + "\n".join(boxes) + "\n</div>")
-
-
 def heading(title: str) -> Html:
     """Return a heading inside a section."""
     return Html(f"<h3>{escape(title)}</h3>")

@@ -1,4 +1,4 @@
-"""Search a pool that mixes the sentences of all languages, and measure how often the translation comes first."""
+"""Search a pool that mixes the sentences of all languages; show how often the translation comes first."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hf_xsent.data.languages import find_language
 from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.models.text_encoder import SupportsEncode
+from hf_xsent.pages.charts import bar_chart
+from hf_xsent.pages.tables import Table
 
 NEIGHBOURS, SHOWN = 10, 5
 EXAMPLE_LENGTH = 40  # characters
@@ -72,3 +75,37 @@ class PoolSearch:
             }
             for place, cosine in zip(nearest[:SHOWN], cosines[:SHOWN], strict=True)
         ]
+
+
+def pool_table(pool: Mapping[str, Any]) -> Table:
+    """List the figures of each language and their means, before and after training."""
+    columns = {
+        f"{name}, {when}": (when, figure)
+        for figure, name in {"translation_first": "first", "own_language": "own language"}.items()
+        for when in ("before", "after")
+    }
+    rows: list[list[object]] = [
+        [language, *(scores[when][figure] for when, figure in columns.values())] for language, scores in pool.items()
+    ]
+    means = [_mean(pool, when, figure) for when, figure in columns.values()]
+    return Table(["queries", *columns], [*rows, ["mean", *means]])
+
+
+def neighbour_table(neighbours: Sequence[Mapping[str, Any]], when: str) -> Table:
+    """List the nearest sentences of a query, with their translations."""
+    rows = [[row["cosine"], _name(row["language"]), row["translation"], row["sentence"]] for row in neighbours]
+    return Table([f"cosine, {when}", "language", "translation", "sentence"], rows)
+
+
+def _mean(pool: Mapping[str, Any], when: str, figure: str) -> float:
+    return sum(scores[when][figure] for scores in pool.values()) / len(pool)
+
+
+def pool_chart(pool: Mapping[str, Any]) -> str:
+    """Draw how often the translation comes first in each language, before and after training."""
+    bars = {_name(code): [of[when]["translation_first"] for when in ("before", "after")] for code, of in pool.items()}
+    return bar_chart("translation first (%)", bars, ["before training", "after training"], key=True)
+
+
+def _name(code: str) -> str:
+    return "your pairs" if code == "und" else find_language(code).name

@@ -19,8 +19,7 @@ from hf_xsent.files import write_json, write_text
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import quiet_loading
 from hf_xsent.pages.charts import standalone
-from hf_xsent.quickstart.pool import PoolSearch
-from hf_xsent.quickstart.report import neighbour_table, pool_chart, pool_table, report
+from hf_xsent.quickstart.pool import PoolSearch, neighbour_table, pool_chart, pool_table
 from hf_xsent.quickstart.settings import LANGUAGES, QuickstartSettings
 from hf_xsent.settings.command import command
 from hf_xsent.training.pretrain import pretrain
@@ -53,14 +52,14 @@ class QuickstartResults:
             parts += ["", str(neighbour_table(self.data["example"][when], when))]
         if warning := self.data["warning"]:
             parts += ["", f"warning: {warning}"]
-        parts += ["", f"report   {self.folder / 'report.html'}", f"results  {self.folder / 'results.json'}"]
+        parts += ["", f"chart    {self.folder / 'pool.svg'}", f"results  {self.folder / 'results.json'}"]
         parts += [f"model    {self.folder / 'model'}"]
         return "\n".join([*parts, f'use it:  SentenceTransformer("{self.folder / "model"}").encode(["…"])'])
 
 
 @command(QuickstartSettings)
 def quickstart(settings: QuickstartSettings) -> QuickstartResults:
-    """Prepare the encoder, train, search with the encoder before and after, report."""
+    """Prepare the encoder, train, search with the encoder before and after."""
     started, output = time.perf_counter(), _empty_folder(settings.output)
     set_seed(settings.seed)
     data: Any = settings.data or django_catalogues(settings.languages or LANGUAGES)
@@ -109,12 +108,10 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
             "after": after.neighbours(example),
         },
         "warning": _TOO_EASY.format(easy) if easy >= TOO_EASY else None,
-        "losses": [[log["step"], log["loss"]] for log in trainer.state.log_history if "loss" in log],
         "seconds": round(time.perf_counter() - started),
     }
     write_json(output / "results.json", results)
     write_text(output / "pool.svg", standalone(pool_chart(results["pool"])))
-    write_text(output / "report.html", report(results).html())
     return QuickstartResults(results, output)
 
 

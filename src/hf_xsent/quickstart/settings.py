@@ -12,7 +12,7 @@ LANGUAGES = ("de", "es", "fr", "tr", "ru", "el", "ar", "he", "hi", "ja", "ko", "
 
 @dataclass(frozen=True, kw_only=True)
 class QuickstartSettings:
-    """Try everything on this machine: read bitext, train, evaluate, export, and write one report page.
+    """Try everything on this machine: read bitext, train, search a mixed pool before and after.
 
     hf-xsent quickstart
     hf-xsent quickstart --model xlm-roberta-base --data de=pairs.tsv
