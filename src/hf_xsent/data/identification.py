@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
+from textwrap import wrap
 from typing import Any
 
 from hf_xsent.data.languages import find_language
@@ -44,34 +45,12 @@ def _varieties(code: str) -> frozenset[str]:
 def _shares(texts: Iterable[str]) -> Counter[str]:
     """Return the share of the text that is in each language, by passages of about ``_PASSAGE`` characters."""
     shares: Counter[str] = Counter()
-    for passage in _passages(texts):
+    for passage in wrap(" ".join(texts)[:_MAX_CHARACTERS], _PASSAGE):
         code, probability = _identifier().classify(passage)
-        if code != _NO_LANGUAGE:
+        if code != _NO_LANGUAGE and any(map(str.isalpha, passage)):
             shares[find_language(code).code] += probability * len(passage)
     total = shares.total()
     return Counter({code: share / total for code, share in shares.items()})
-
-
-def _passages(texts: Iterable[str]) -> Iterator[str]:
-    passage = ""
-    for text in _beginning(texts):
-        passage = f"{passage} {text}".strip()
-        if len(passage) >= _PASSAGE:
-            yield passage
-            passage = ""
-    if any(map(str.isalpha, passage)):
-        yield passage
-
-
-def _beginning(texts: Iterable[str]) -> list[str]:
-    """Return the texts up to ``_MAX_CHARACTERS``, and a part of the last."""
-    beginning, length = [], 0
-    for text in texts:
-        beginning.append(text[: _MAX_CHARACTERS - length])
-        length += len(beginning[-1])
-        if length >= _MAX_CHARACTERS:
-            break
-    return beginning
 
 
 def identify_language(texts: Iterable[str]) -> str | None:
@@ -80,20 +59,20 @@ def identify_language(texts: Iterable[str]) -> str | None:
     >>> identify_language(["Das ist nicht der Hund, den ich auf der Straße gesehen habe, aber er ist auch schön."])
     'de'
     """
-    code, share = next(iter(_shares(texts).most_common(1)), ("", 0.0))
-    return code if share >= _HIGH else None
+    return _majority(_shares(texts))
+
+
+def _majority(shares: Counter[str]) -> str | None:
+    return next((code for code, share in shares.items() if share >= _HIGH), None)
 
 
 def contradicting_language(texts: Iterable[str], language: str) -> str | None:
     """Return the code of the language of texts that are clearly not in ``language`` or a close variety of it."""
-    texts = _beginning(texts)
+    texts = list(texts)
     if sum(map(len, texts)) < _MIN_CHARACTERS or not (varieties := _varieties(language)):
         return None
     shares = _shares(texts)
-    if sum(shares[code] for code in varieties) >= _LOW:
-        return None
-    code, share = next(iter(shares.most_common(1)), ("", 0.0))
-    return code if share >= _HIGH else None
+    return None if sum(shares[code] for code in varieties) >= _LOW else _majority(shares)
 
 
 def check_language(texts: Iterable[str], language: str, name: str) -> None:

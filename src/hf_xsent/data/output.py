@@ -32,26 +32,21 @@ def write_records(output: str | Path, columns: Sequence[str], records: Iterable[
 
     ``columns`` are the keys that TSV and Parquet have, in this order.
     """
-    counted = _Counted(records)
-    if Path(output).suffix.lower() == ".parquet":
-        _write_parquet(output, columns, counted)
-    elif is_jsonl(Path(output).name):
-        write_text(output, (f"{json.dumps(record, ensure_ascii=False)}\n" for record in counted))
-    else:
-        write_text(output, _tsv(columns, counted))
-    return counted.count
+    count = 0
 
-
-class _Counted:
-    """An iterable that counts its items."""
-
-    def __init__(self, records: Iterable[Record]) -> None:
-        self.records, self.count = records, 0
-
-    def __iter__(self) -> Iterator[Record]:
-        for record in self.records:
-            self.count += 1
+    def counted() -> Iterator[Record]:
+        nonlocal count
+        for record in records:
+            count += 1
             yield record
+
+    if Path(output).suffix.lower() == ".parquet":
+        _write_parquet(output, columns, counted())
+    elif is_jsonl(Path(output).name):
+        write_text(output, (f"{json.dumps(record, ensure_ascii=False)}\n" for record in counted()))
+    else:
+        write_text(output, _tsv(columns, counted()))
+    return count
 
 
 def _tsv(columns: Sequence[str], records: Iterable[Record]) -> Iterator[str]:

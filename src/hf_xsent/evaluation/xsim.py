@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hf_xsent.data.benchmarks.parallel import load_parallel, parallel_languages, select_languages
+from hf_xsent.data.benchmarks.parallel import load_parallel, parallel_languages
+from hf_xsent.data.benchmarks.sets import select_languages
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.perturbing import RULES, Perturbation, perturb
 from hf_xsent.errors import DataError

@@ -42,8 +42,8 @@ def test_the_last_half_of_track_6_has_no_gold(tracks: Path) -> None:
     [
         ("STS.gs.track1.ar-ar.txt", "1\n2\n3\n", "has 3 gold scores for the 2 pairs"),
         ("STS.gs.track6.tr-en.txt", "1\n", "has 1 gold scores for the 2 pairs"),
-        ("STS.gs.track1.ar-ar.txt", "1\nviel\n", "ar-ar.txt:2: a gold score is not a number (could not convert"),
-        ("STS.gs.track1.ar-ar.txt", "1\nnan\n", "STS.gs.track1.ar-ar.txt:2: a gold score is nan"),
+        ("STS.gs.track1.ar-ar.txt", "1\nviel\n", "ar-ar.txt:2: a gold score is 'viel', not a finite number"),
+        ("STS.gs.track1.ar-ar.txt", "1\nnan\n", "STS.gs.track1.ar-ar.txt:2: a gold score is 'nan'"),
         ("STS.input.track1.ar-ar.txt", "eins one\nzwei\ttwo\n", "ar-ar.txt:1: lines must be sentence<TAB>sentence"),
     ],
 )
@@ -102,7 +102,7 @@ def test_a_gold_score_that_is_not_finite_raises_with_its_line(tmp_path: Path) ->
 def test_a_sentence_that_is_missing_raises(tmp_path: Path, missing: object) -> None:
     rows = [*_rows(), {"sentence1": "drei", "sentence2": missing, "score": 1}]
     (tmp_path / "de-en.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataError, match=f"de-en: sentence {len(rows)} is not text but {missing}"):
+    with pytest.raises(DataError, match=f"de-en.jsonl:{len(rows)}: a sentence is not text but {missing}"):
         load_sts22(tmp_path)
 
 

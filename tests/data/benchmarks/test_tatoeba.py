@@ -27,9 +27,9 @@ def test_lines_stay_paired(folder: Path) -> None:
 def test_languages_go_by_any_code_in_the_order_asked_for(folder: Path) -> None:
     assert [test_set.language for test_set in load_tatoeba(folder)] == ["cmn", "deu"]
     assert [test_set.language for test_set in load_tatoeba(folder, ["de", "zh"])] == ["deu", "cmn"]
-    with pytest.raises(DataError, match="has no 'fr', only cmn, deu"):
+    with pytest.raises(DataError, match="has no 'fra', only cmn, deu"):
         load_tatoeba(folder, ["fra"])
-    with pytest.raises(DataError, match="unknown language code 'deuu'"):
+    with pytest.raises(DataError, match="has no 'deuu', only cmn, deu; did you mean 'deu'"):
         load_tatoeba(folder, ["deuu"])
 
 

@@ -25,8 +25,6 @@ COLUMNS = (  # names of premise, hypothesis and label
 _NO_GOLD = ("-", "-1")  # labels of MultiNLI pairs whose annotators disagreed
 _NO_LANGUAGE = ""  # the language of files without a column for it
 
-_Row = tuple[int, str, list[Any]]  # number, language, [premise, hypothesis, label]
-
 
 @dataclass(frozen=True)
 class InferencePair:
@@ -79,17 +77,16 @@ def check_parallel(first: str, pairs: Sequence[InferencePair], second: str, othe
 def _pairs_by_language(source: str, split: str) -> dict[str, list[InferencePair]]:
     """Read all pairs, grouped by the column ``language``, or under ``_NO_LANGUAGE`` without one."""
     path, pairs = Path(source), dict[str, list[InferencePair]]()
-    if path.is_file() and not is_jsonl(path.name):
-        rows = _tsv_rows(path)
+    if path.is_file():
+        records = json_lines(path) if is_jsonl(path.name) else _tsv_records(path)
     else:
-        if not path.is_file():
-            require_hub_id(source, "a file of premises, hypotheses and labels")
-        records = json_lines(path) if path.is_file() else enumerate(hub_rows(source, split), start=1)
-        rows = (_row(f"{source}:{number}", number, record) for number, record in records)
-    for number, language, cells in rows:
-        pair = _pair(f"{source}:{number}", cells)
+        require_hub_id(source, "a file of premises, hypotheses and labels")
+        records = enumerate(hub_rows(source, split), start=1)
+    for number, record in records:
+        place = f"{source}:{number}"
+        pair = _pair(place, _cells(place, record))
         if pair is not None:
-            pairs.setdefault(language, []).append(pair)
+            pairs.setdefault(str(record.get("language", _NO_LANGUAGE)), []).append(pair)
     if not pairs:
         raise DataError(f"{source} has no pairs")
     return pairs
@@ -111,25 +108,22 @@ def _pair(place: str, cells: list[Any]) -> InferencePair | None:
     return InferencePair(premise, hypothesis, LABELS.index(label))
 
 
-def _tsv_rows(path: Path) -> Iterator[_Row]:
-    columns, width, language_column = [0, 1, 2], 3, None
+def _tsv_records(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    header: Sequence[str] = COLUMNS[0]
     for number, line in lines(path):
         cells = line.split("\t")
         if number == 1 and any({*names} <= {*cells} for names in COLUMNS):
-            names = next(names for names in COLUMNS if {*names} <= {*cells})
-            columns, width = [cells.index(name) for name in names], len(cells)
-            language_column = cells.index("language") if "language" in cells else None
+            header = cells
             continue
-        if len(cells) < width:
-            raise DataError(f"{path}:{number}: {len(cells)} columns instead of {width}; lines must be "
+        if len(cells) < len(header):
+            raise DataError(f"{path}:{number}: {len(cells)} columns instead of {len(header)}; lines must be "
                             "premise<TAB>hypothesis<TAB>label")  # fmt: skip
-        language = _NO_LANGUAGE if language_column is None else cells[language_column]
-        yield number, language, [cells[column] for column in columns]
+        yield number, dict(zip(header, cells, strict=False))
 
 
-def _row(place: str, number: int, record: Any) -> _Row:
-    if isinstance(record, Mapping):
-        for names in COLUMNS:
-            if {*names} <= {*record}:
-                return number, str(record.get("language", _NO_LANGUAGE)), [record[name] for name in names]
+def _cells(place: str, record: Any) -> list[Any]:
+    """Return premise, hypothesis and label."""
+    for names in COLUMNS if isinstance(record, Mapping) else ():
+        if {*names} <= {*record}:
+            return [record[name] for name in names]
     raise DataError(f"{place}: no columns {', '.join(COLUMNS[0])} (or {', '.join(COLUMNS[2])})")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from hf_xsent.data.benchmarks.sets import find_sets
-from hf_xsent.data.languages import CODE, find_language, language_of_tag, matching_tags
+from hf_xsent.data.benchmarks.sets import find_sets, select_languages
+from hf_xsent.data.languages import CODE, find_language
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.hub import select_names
 from hf_xsent.errors import DataError
 
 # Of NTREX-128 (newstest2019-ref.deu.txt), of FLORES (deu_Latn.devtest), and de.txt.
@@ -82,27 +81,3 @@ def _read_table(path: Path) -> dict[str, list[str]]:
         if len(cells) != len(names):
             raise DataError(f"{path}:{number}: {len(cells)} columns instead of {len(names)}, one per language")
     return {name: [cells[place].strip() for _, cells in rows[1:]] for place, name in enumerate(names)}
-
-
-def select_languages(source: str | PathLike[str], names: Sequence[str], languages: Iterable[str] | None) -> list[str]:
-    """Return the name of each language: the code as given, else the one that matches it best (see `matching_tags`).
-
-    The default is all languages; one without a region replaces those with one.
-    """
-    if languages is None:
-        return [name for name in names if name in matching_tags(_same_language(name, names), find_language(name).code)]
-    return select_names(source, names, [_name_of(source, names, code) for code in languages])
-
-
-def _same_language(name: str, names: Iterable[str]) -> list[str]:
-    """Return the names of this language in this script."""
-    return [other for other in names if find_language(other) == find_language(name)]
-
-
-def _name_of(source: str | PathLike[str], names: Sequence[str], code: str) -> str:
-    if code in names or language_of_tag(code) is None:
-        return code
-    matches = matching_tags(names, code)
-    if len(matches) > 1:
-        raise DataError(f"{source} has {' and '.join(matches)}: name one of them instead of {code}")
-    return matches[0] if matches else code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import Any
 
 from hf_xsent.data.benchmarks.sets import PairSet, Place, find_sets
 from hf_xsent.data.readers.compression import json_lines, lines
-from hf_xsent.data.readers.hub import hub_columns, select_names, stripped_texts
-from hf_xsent.errors import DataError
+from hf_xsent.data.readers.hub import hub_columns, select_names
+from hf_xsent.errors import DataError, shortened
+
+_Row = tuple[str, Any, Any, Any]  # place, both sentences, gold score
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def load_sts17(source: str | PathLike[str], pairs: Iterable[str] | None = None) 
     configs = {track.file: track.on_hub for track in STS17_TRACKS.values() if track.on_hub}
     files = find_sets(source, r"STS\.input\.(track.+)\.txt", "STS.input.track1.ar-ar.txt", configs)
     places = {name: files[track.file] for name, track in STS17_TRACKS.items() if track.file in files}
-    return [_read(places[name], name, _read_track) for name in select_names(source, places, pairs)]
+    return [_read(places[name], name, _track_rows) for name in select_names(source, places, pairs)]
 
 
 def load_sts22(source: str | PathLike[str], pairs: Iterable[str] | None = None) -> list[PairSet]:
@@ -59,64 +61,50 @@ def load_sts22(source: str | PathLike[str], pairs: Iterable[str] | None = None) 
     """
     files = find_sets(source, r"(.+)\.jsonl", "de-en.jsonl or de-en.jsonl.gz", {pair: pair for pair in STS22_PAIRS})
     places = {pair: files[pair] for pair in STS22_PAIRS if pair in files}
-    return [_read(places[name], name, _read_jsonl) for name in select_names(source, places, pairs)]
+    return [_read(places[name], name, _json_rows) for name in select_names(source, places, pairs)]
 
 
-def _read(place: Place, pair: str, read_file: Callable[[Path, str], PairSet]) -> PairSet:
-    if isinstance(place, Path):
-        return read_file(place, pair)
-    first, second, gold = hub_columns(place, ["sentence1", "sentence2", "score"])
-    return _sts_set(place, pair, first, second, gold)
+def _read(place: Place, name: str, rows_of_file: Callable[[Path, str], Iterable[_Row]]) -> PairSet:
+    """Read and check the pairs of a set."""
+    rows = rows_of_file(place, name) if isinstance(place, Path) else _hub_rows(place)
+    pairs = PairSet(name, [], [])
+    for where, first, second, value in rows:
+        for side, text in ((pairs.sources, first), (pairs.targets, second)):
+            if not isinstance(text, str):
+                raise DataError(f"{where}: a sentence is not text but {shortened(text)}; fix or remove the pair")
+            side.append(text.strip())
+        try:
+            pairs.gold.append(float(value))
+        except (TypeError, ValueError):
+            pairs.gold.append(math.nan)
+        if not math.isfinite(pairs.gold[-1]):
+            raise DataError(f"{where}: a gold score is {value!r}, not a finite number; fix or remove the pair")
+    return pairs
 
 
-def _read_track(inputs: Path, name: str) -> PairSet:
-    track, golds = STS17_TRACKS[name], inputs.with_name(inputs.name.replace(".input.", ".gs.", 1))
-    pairs = []
-    for number, line in lines(inputs):
-        cells = line.split("\t")
-        if len(cells) < 2:
+def _hub_rows(place: str) -> Iterator[_Row]:
+    rows = zip(*hub_columns(place, ["sentence1", "sentence2", "score"]), strict=True)
+    for number, (first, second, gold) in enumerate(rows, start=1):
+        yield f"{place}, pair {number}", first, second, gold
+
+
+def _track_rows(inputs: Path, name: str) -> Iterator[_Row]:
+    golds = inputs.with_name(inputs.name.replace(".input.", ".gs.", 1))
+    pairs, gold = list(lines(inputs)), list(lines(golds))
+    if STS17_TRACKS[name].scored == len(gold):
+        pairs = pairs[: len(gold)]
+    if len(gold) != len(pairs):
+        raise DataError(f"{golds} has {len(gold)} gold scores for the {len(pairs)} pairs of {inputs}")
+    for (number, line), (_, score) in zip(pairs, gold, strict=True):
+        first, tab, second = line.partition("\t")
+        if not tab:
             raise DataError(f"{inputs}:{number}: lines must be sentence<TAB>sentence")
-        pairs.append(cells)
-    gold = [line for _, line in lines(golds)]
-    if track.scored == len(gold):
-        pairs = pairs[: track.scored]
-    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-    return _sts_set(inputs, name, first, second, gold, golds, list(range(1, len(gold) + 1)))
+        yield f"{golds}:{number}", first, second.partition("\t")[0], score
 
 
-def _read_jsonl(path: Path, pair: str) -> PairSet:
-    rows: list[tuple[Any, Any, Any]] = []
-    numbers = []
+def _json_rows(path: Path, _: str) -> Iterator[_Row]:
     for number, row in json_lines(path):
         try:
-            rows.append((row["sentence1"], row["sentence2"], row["score"]))
-            numbers.append(number)
+            yield f"{path}:{number}", row["sentence1"], row["sentence2"], row["score"]
         except (TypeError, KeyError) as error:
             raise DataError(f"{path}:{number}: not a JSON object with sentence1, sentence2 and score") from error
-    first, second, gold = ([row[column] for row in rows] for column in range(3))
-    return _sts_set(path, pair, first, second, gold, numbers=numbers)
-
-
-def _sts_set(
-    source: str | Path,
-    pair: str,
-    first: list[Any],
-    second: list[Any],
-    gold: list[Any],
-    golds: str | Path | None = None,
-    numbers: list[int] | None = None,
-) -> PairSet:
-    """Check texts and scores, whose lines in their file have these ``numbers``."""
-    place = f"{source}, {pair}"
-    if len(gold) != len(first):
-        raise DataError(f"{golds or place} has {len(gold)} gold scores for the {len(first)} pairs of {source}")
-    scores = []
-    for number, value in enumerate(gold):
-        where = f"{golds or source}:{numbers[number]}" if numbers else f"{place}, pair {number + 1}"
-        try:
-            scores.append(float(value))
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{where}: a gold score is not a number ({error})") from error
-        if not math.isfinite(scores[-1]):
-            raise DataError(f"{where}: a gold score is {value}, not a finite number; fix or remove the pair")
-    return PairSet(pair, stripped_texts(place, first), stripped_texts(place, second), scores)

@@ -8,10 +8,9 @@ from importlib.resources import files
 from os import PathLike
 from typing import cast
 
-from hf_xsent.data.benchmarks.sets import PairSet, Place, find_sets
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.benchmarks.sets import PairSet, Place, find_sets, select_languages
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.hub import hub_columns, select_names, stripped_texts
+from hf_xsent.data.readers.hub import hub_columns, stripped_texts
 from hf_xsent.errors import DataError
 
 
@@ -30,19 +29,10 @@ def load_tatoeba(source: str | PathLike[str], languages: Iterable[str] | None = 
     ``mteb/tatoeba-bitext-mining`` with configs ``deu-eng`` and columns ``sentence1`` and ``sentence2``.
     """
     places = find_sets(source, r"tatoeba\.(...)-eng\.eng", "tatoeba.deu-eng.deu and tatoeba.deu-eng.eng", "(...)-eng")
-    names = _select(source, list(places), languages)
-    return [PairSet(name, *_read(places[name], name)) for name in names]
-
-
-def _select(source: str | PathLike[str], names: list[str], languages: Iterable[str] | None) -> list[str]:
-    """Return the name of each language's set: the code as given, else another code of the language."""
-    if languages is None:
-        return names
-    groups = tatoeba_groups()
-    languages = dict.fromkeys(code for name in languages for code in groups.get(name) or [name])
-    by_code = {find_language(name).code: name for name in reversed(names)}
-    codes = (language if language in names else find_language(language).code for language in languages)
-    return select_names(source, names, (by_code.get(code, code) for code in codes))
+    if languages is not None:
+        groups = tatoeba_groups()
+        languages = dict.fromkeys(code for name in languages for code in groups.get(name) or [name])
+    return [PairSet(name, *_read(places[name], name)) for name in select_languages(source, list(places), languages)]
 
 
 def _read(place: Place, name: str) -> tuple[list[str], list[str]]:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hf_xsent.data.cleaning.excluding import excluded_files, hash_sentences
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.languages import Language, find_language, scripts_of
+from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.readers.sources import format_of_name
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.files import file_stamp
 from hf_xsent.settings.declare import setting
@@ -101,7 +103,7 @@ class PairRules:
         """Return the files whose content determines what is removed: of sentences to exclude, and of the tokenizer."""
         patterns = () if self.tokenizer is None else _TOKENIZER_FILES
         tokenizer = {path for pattern in patterns for path in Path(self.tokenizer or "").glob(pattern)}
-        return [*excluded_files(self.exclude or []), *sorted(path for path in tokenizer if path.is_file())]
+        return [*self._excluded_files(), *sorted(path for path in tokenizer if path.is_file())]
 
     def pair_checker(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
         """Return a function from a pair to the name of the first rule that removes it, or None."""
@@ -109,7 +111,7 @@ class PairRules:
         source_scale, target_scale = _scale(source_language), _scale(target)
         latin = "Latn" in source_language.scripts or not source_language.scripts
         broken_piece_rule = self._piece_checker()
-        excluded = self._excluded_hashes()
+        excluded = _hash_sentences(tuple((file, *file_stamp(file)) for file in self._excluded_files()))
 
         def first_broken_rule(source: str, sentence: str) -> str | None:
             if excluded and (hash_texts(source) in excluded or hash_texts(sentence) in excluded):
@@ -137,9 +139,19 @@ class PairRules:
 
         return first_broken_rule
 
-    def _excluded_hashes(self) -> frozenset[int]:
-        files = excluded_files(self.exclude or [])
-        return _hash_files(tuple((file, *file_stamp(file)) for file in files))
+    def _excluded_files(self) -> list[Path]:
+        """Expand files, folders and globs to files; raise a `DataError` if one matches no file."""
+        files: set[Path] = set()
+        for pattern in self.exclude or ():
+            matches = [Path(name) for name in glob(pattern, recursive=True)]
+            matches += [path for folder in matches if folder.is_dir() for path in folder.rglob("*")]
+            if not (inside := {path for path in matches if path.is_file()}):
+                raise DataError(f"cleaning rule exclude: no file matches {pattern}")
+            files |= inside
+        for file in files:
+            if format_of_name(file.name) not in (None, "tsv"):
+                raise DataError(f"{file}: the cleaning rule exclude reads plain text and TSV: convert the file")
+        return sorted(files)
 
     def _piece_checker(self) -> Callable[[str, str], str | None] | None:
         if self.min_pieces is None and self.max_pair_pieces is None:
@@ -175,8 +187,10 @@ class CleaningRules(PairRules):
 
 
 @lru_cache(maxsize=1)  # the languages of a run share it
-def _hash_files(stamped: tuple[tuple[Any, ...], ...]) -> frozenset[int]:
-    return hash_sentences(file for file, *_ in stamped)
+def _hash_sentences(stamped: tuple[tuple[Any, ...], ...]) -> frozenset[int]:
+    """Return the hashes of the sentences in files, one per line or tab-separated field."""
+    fields = (field for file, *_ in stamped for _, line in lines(file) for field in {line, *line.split("\t")})
+    return frozenset(hash_texts(field) for field in fields if field.strip())
 
 
 def _scale(language: Language) -> int:

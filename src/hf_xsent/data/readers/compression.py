@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -87,22 +87,34 @@ def _decoded(place: str, raw: bytes) -> str | DataError:
         return DataError(f"{place}: not UTF-8; convert the file with iconv -t UTF-8")
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines; raise a `DataError` at a line that is not UTF-8."""
+def json_lines_or_errors(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the numbered records of a JSON Lines file, and a `DataError` in place of a line that is not JSON."""
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
-            raise line
-        yield number, line
+            yield number, line
+        elif line.strip():
+            try:
+                yield number, parse_json(line)
+            except ValueError as error:
+                yield number, DataError(f"{path}:{number}: not JSON ({error}); each line must be one object")
+
+
+def _raising(rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Yield numbered rows; raise the first error among them."""
+    for number, row in rows:
+        if isinstance(row, DataError):
+            raise row
+        yield number, row
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield numbered lines; raise a `DataError` at a line that is not UTF-8."""
+    return _raising(lines_or_errors(path))
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the numbered records of a JSON Lines file."""
-    for number, line in lines(path):
-        try:
-            if line.strip():
-                yield number, parse_json(line)
-        except ValueError as error:
-            raise DataError(f"{path}:{number}: not JSON ({error}); each line must be one object") from error
+    """Yield the numbered records of a JSON Lines file; raise a `DataError` at a line that is not JSON."""
+    return _raising(json_lines_or_errors(path))
 
 
 def parse_json(text: str | bytes) -> Any:

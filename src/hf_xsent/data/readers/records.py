@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.readers.columns import choose_columns
-from hf_xsent.data.readers.compression import lines_or_errors, parse_json
+from hf_xsent.data.readers.compression import json_lines_or_errors
 from hf_xsent.data.readers.hub import hub_errors, hub_rows
 from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, require_language, require_order
 from hf_xsent.errors import DataError
@@ -34,16 +34,9 @@ def arrow_columns() -> dict[str, Any]:
 def read_jsonl(source: BitextSource) -> Iterator[Row | DataError]:
     """Yield the pairs of a JSON Lines file."""
     columns: tuple[str, str] | None = None
-    for number, line in lines_or_errors(Path(source.path)):
-        if isinstance(line, DataError):
-            yield line
-            continue
-        if not line.strip():
-            continue
-        try:
-            record = parse_json(line)
-        except ValueError as error:
-            yield DataError(f"{source.place(number)}: not JSON ({error}); each line must be one object")
+    for number, record in json_lines_or_errors(Path(source.path)):
+        if isinstance(record, DataError):
+            yield record
             continue
         if not isinstance(record, dict):
             yield DataError(f"{source.place(number)}: expected a JSON object, not {type(record).__name__}")

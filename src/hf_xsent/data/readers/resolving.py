@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from os.path import exists, realpath
+from os.path import exists
 from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, language_of_tag, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns
-from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
 from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file, source_files
 from hf_xsent.errors import DataError
@@ -53,15 +52,15 @@ def resolve_sources(
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
         raise DataError("no bitext given; give a path, or language=path")
-    _refuse_repetitions(resolved)
+    _refuse_mixtures(resolved)
     for key in unused:
         raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
                         f"use one of {', '.join(resolved)}, or a file name")  # fmt: skip
     return resolved
 
 
-def _refuse_repetitions(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
-    """Raise an error for two codes of one language, a file given twice, and files whose languages are not known."""
+def _refuse_mixtures(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
+    """Raise an error for two codes of one language, and for several files whose languages are not known."""
     unnamed = [source.path for source in resolved.get("und", ()) if source.code_from == ""]
     if len(unnamed) > 1:
         first, second = unnamed[:2]
@@ -70,15 +69,9 @@ def _refuse_repetitions(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
             f"language of each, such as de={first} tr={second}, or write und= before each to mix them"
         )
     codes: dict[tuple[str, ...], str] = {}
-    for code, sources in resolved.items():
+    for code in resolved:
         if (other := codes.setdefault(subtags_of(code), code)) != code:
             raise DataError(f"{other} and {code} are codes of one language: give all its pairs with one of them")
-        files: dict[tuple[Any, ...], BitextSource] = {}
-        for source in sources:
-            content = strip_compression(realpath(source.path) if exists(source.path) else source.path)
-            if (same := files.setdefault((content, *(source.columns or ()), source.split), source)) is not source:
-                copies = "is" if same.path == source.path else f"and {source.name} are one file, which is"
-                raise DataError(f"{same.name} {copies} given twice for {code}: give it once, or its pairs count double")
 
 
 def _sources(data: Any, template: BitextSource, folder: Path) -> Iterator[BitextSource]:

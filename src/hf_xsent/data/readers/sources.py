@@ -134,11 +134,7 @@ def source_files(source: BitextSource) -> list[Path]:
     """List the local files of a source (none for a data set on the Hub); raise a `DataError` if one is missing."""
     kind = source_format(source)
     if kind == "moses":
-        pair = moses_files(source)
-        if pair is None:
-            raise DataError(f"no Moses pair {source.path}.{source.language}, {source.path}.{source.target_language}; "
-                            "give both file names, joined by a comma")  # fmt: skip
-        files = list(pair)
+        files = list(moses_files(source) or ())
     elif kind == "datasets" and not is_local(source.path):
         return []
     elif isdir(source.path):

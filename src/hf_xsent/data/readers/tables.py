@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import logging
 from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -12,10 +11,8 @@ from typing import Any
 from hf_xsent.data.readers.columns import Columns, choose_columns, is_header
 from hf_xsent.data.readers.compression import lines_or_errors
 from hf_xsent.data.readers.records import LEDGER, LICENCE, LICENSE, PAIR_FIELDS
-from hf_xsent.data.readers.sources import BitextSource, require_language, require_order, source_files, source_format
-from hf_xsent.errors import DataError, shortened
-
-logger = logging.getLogger(__name__)
+from hf_xsent.data.readers.sources import BitextSource, require_language, require_order, source_files
+from hf_xsent.errors import DataError
 
 Row = tuple[Any, ...]  # line, source, target; if there is a header, all fields of a pair
 _DELIMITERS = "\t;,"
@@ -93,14 +90,6 @@ def _pairs(source: BitextSource, rows: Iterator[tuple[int, list[str] | DataError
         else:
             if place == 0:
                 require_order(source, first, second)
-            if place == 0 and source.columns is None and (len(cells) > 2 or source_format(source) == "csv"):
-                logger.info(
-                    "%s: without known names of columns in its first row, it has no header: the first pair is %s, %s; "
-                    "else state the names of the two columns as columns",
-                    source.name,
-                    shortened(cells[first]),
-                    shortened(cells[second]),
-                )
             stated = (cells[column] if column is not None and column < len(cells) else None for column in others)
             yield number, cells[first], cells[second], *stated
 
