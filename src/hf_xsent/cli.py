@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hf_xsent import __version__
-from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean
+from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, naming_flags
 from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.help import command_help, topic_help
 from hf_xsent.settings.read import refuse_unknown_flags
@@ -38,6 +38,7 @@ COMMANDS = {
 }
 
 
+@naming_flags()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)

@@ -4,24 +4,42 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
 # Line ends would break a message into several, other control characters could change a terminal.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_COMMAND_OR_DASHES = re.compile(r"((?:torchrun|hf-xsent [a-z-]+)(?: --\S+)+)|(?<![\w-])--(?=[a-z_])")
+_names_flags = ContextVar("names_flags", default=False)
+
+
+@contextmanager
+def naming_flags() -> Iterator[None]:
+    """Name settings as flags in the errors of the block (--data); elsewhere, they are arguments (data)."""
+    token = _names_flags.set(True)
+    try:
+        yield
+    finally:
+        _names_flags.reset(token)
 
 
 class HfXsentError(Exception):
     """Base of all errors of this package; the command line prints the message and exits with ``exit_code``.
 
-    Messages name settings as flags: ``--data`` is ``data`` in Python.
+    Messages name settings as flags, which become argument names unless `naming_flags` surrounds the call.
+
+    >>> print(HfXsentError("no bitext: give --data"))
+    no bitext: give data
     """
 
     exit_code = 2
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(_UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(message)))
+        text = _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(message))
+        super().__init__(text if _names_flags.get() else _COMMAND_OR_DASHES.sub(lambda match: match[1] or "", text))
 
 
 class DataError(HfXsentError):

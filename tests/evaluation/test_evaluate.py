@@ -284,7 +284,7 @@ def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: di
         ({"layers": [-1]}, "(--)?layers takes numbers and ranges"),
         ({"pooling": "mean,cls"}, "(--)?pooling takes one value if models or a start are compared"),
         ({"dims": [0]}, "dims 0 is not at least 1"),
-        ({"model": "a", "dims": [4, 8], "page": "page.html"}, "dims takes one value .* with --page"),
+        ({"model": "a", "dims": [4, 8], "page": "page.html"}, "dims takes one value .* with page"),
     ],
 )
 def test_views_of_several_models_are_checked_first(

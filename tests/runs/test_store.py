@@ -100,6 +100,6 @@ def test_processes_share_the_results(tmp_path: Path) -> None:
 
 
 def test_settings_of_a_ray_cluster_need_its_engine() -> None:
-    with pytest.raises(RecipeError, match="add --engine ray"):
+    with pytest.raises(RecipeError, match="add engine ray"):
         engine(WorkSettings(output="pairs.tsv", worker_cpus=2))
     assert engine(WorkSettings(output="pairs.tsv")) is Store.fill

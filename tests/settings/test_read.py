@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hf_xsent.errors import RecipeError
+from hf_xsent.errors import RecipeError, naming_flags
 from hf_xsent.settings.command import command
 from hf_xsent.settings.convert import convert, convert_words
 from hf_xsent.settings.declare import Names, setting, settings_of, types_of
@@ -21,6 +22,12 @@ from hf_xsent.settings.yaml12 import read_mapping
 class _Strategy(Enum):
     NO = "no"
     STEPS = "steps"
+
+
+@pytest.fixture(autouse=True)
+def _command_line() -> Iterator[None]:
+    with naming_flags():
+        yield
 
 
 def _error(raises: Any) -> str:

@@ -9,7 +9,7 @@ from dataclasses import Field
 from functools import update_wrapper
 from typing import Any, Generic, TypeVar, cast
 
-from hf_xsent.errors import RecipeError
+from hf_xsent.errors import RecipeError, naming_flags
 from hf_xsent.settings.declare import default_of, positional_names, settings_of, types_of
 from hf_xsent.settings.read import Flags, is_recipe, read_settings, split_arguments
 from hf_xsent.settings.yaml12 import read_mapping
@@ -76,11 +76,13 @@ class Command(Generic[Settings, Result]):
             return cast(Settings, self._read(layers, flags or {}, where))
         return read_settings(self.kind, {key: layer[key] for layer in layers for key in layer}, flags, where)
 
+    @naming_flags()
     def parse(self, arguments: Sequence[str]) -> Settings:
         """Read the settings of a command line."""
         recipe, flags = split_arguments(arguments, self.fields, self.types)
         return self.read({}, flags, recipe)
 
+    @naming_flags()
     def run(self, arguments: Sequence[str]) -> Result:
         """Call the function with the settings of a command line."""
         return self.function(self.parse(arguments))
