@@ -6,12 +6,15 @@ python tests/helpers/settings_page.py
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
+
+from transformers import TrainingArguments
 
 from hf_xsent.objectives.registry import OBJECTIVES, objective_class
 from hf_xsent.settings.declare import default_of, metavar_of, range_of, settings_of
 from hf_xsent.settings.model import EncoderSettings, ExtractionSettings, PairSettings
-from hf_xsent.training.arguments import REFUSED
+from hf_xsent.training.conflicts import CONFLICTS
 from hf_xsent.training.settings import (
     DataSettings,
     RunSettings,
@@ -47,6 +50,13 @@ WITHOUT_EFFECT = {
     *("length_column_name", "do_train", "do_eval", "do_predict", "resume_from_checkpoint", "local_rank"),
     *("remove_unused_columns", "logging_nan_inf_filter", "dataloader_drop_last", "dataloader_in_order"),
     *("dataloader_multiprocessing_context",),
+}
+_FIELDS = {field.name for field in fields(TrainingArguments)}
+REFUSED = {  # field: why
+    name: sentence.format(name).removeprefix(f"{name} ")
+    for (first, *others), sentence in CONFLICTS.items()
+    for name in first.split("|")
+    if not others and name in _FIELDS
 }
 
 

@@ -18,7 +18,6 @@ from transformers import (
     ModernBertModel,
     PreTrainedModel,
 )
-from transformers.integrations.neftune import activate_neftune, deactivate_neftune
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.families import FAMILIES, backbone_of, family
@@ -247,23 +246,3 @@ def test_the_longest_sentence_omits_positions_that_are_never_used(encoder_folder
             states = backbone_of(encoder).encode(pack([ids], [torch.ones_like(ids)]))
             theirs = encoder(input_ids=ids).last_hidden_state[0]
         torch.testing.assert_close(states, theirs, atol=1e-5, rtol=0)
-
-
-def test_the_noise_of_neftune_is_scaled_by_the_length_of_each_sentence(tiny_encoders: Path) -> None:
-    """It was scaled by the tokens of the whole batch, and vanished in large batches."""
-    encoder = AutoModel.from_pretrained(tiny_encoders).train()
-    backbone = backbone_of(encoder)
-    width = encoder.config.hidden_size
-    ids = [torch.full((40, 4), 7), torch.full((40, 16), 7)]
-    packed = pack(ids, [torch.ones_like(one) for one in ids])
-    handle = activate_neftune(encoder, 5.0)
-    noise = (backbone._token_embeddings(packed, None)[0] - backbone.word_embeddings.weight[7]).detach()
-    for rows, length in ((noise[: 40 * 4], 4), (noise[40 * 4 :], 16)):
-        size = 5.0 / (length * width) ** 0.5
-        assert rows.abs().max() <= size * 1.0001
-        assert rows.std().item() == pytest.approx(size / 3**0.5, rel=0.05)
-    encoder.eval()
-    assert torch.equal(backbone._token_embeddings(packed, None)[0, 0], backbone.word_embeddings.weight[7])
-    encoder.train()
-    deactivate_neftune(encoder, handle)
-    assert torch.equal(backbone._token_embeddings(packed, None)[0, 0], backbone.word_embeddings.weight[7])

@@ -193,7 +193,6 @@ def test_a_run_from_python_resumes_and_ends_as_one_of_the_command_line(
 
 
 CHANGES: tuple[tuple[dict[str, Any], str], ...] = (  # those of test_resuming hold from Python, too
-    ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha none, now 5.0"),
     ({"save_steps": 3}, "save_steps 2, now 3"),
     ({"objectives": {"translation_ranking": {"temperature": 0.1}}}, "objectives.translation_ranking"),
     ({"encoder": "xlm-roberta"}, "model "),

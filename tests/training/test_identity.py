@@ -16,7 +16,7 @@ from hf_xsent.training.identity import identify_training
     [
         ({"logging_steps": 7, "save_total_limit": 5, "pairs_per_chunk": 2, "dataloader_num_workers": 1}, set()),
         ({"share_of_start": 0.3}, {"share_of_start"}),
-        ({"neftune_noise_alpha": 5.0, "ignore_data_skip": True}, {"neftune_noise_alpha", "ignore_data_skip"}),
+        ({"max_grad_norm": 5.0, "ignore_data_skip": True}, {"max_grad_norm", "ignore_data_skip"}),
         ({"gradient_accumulation_steps": 2}, {"batch of a step, over all processes"}),
         ({"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}, set()),
         ({"num_train_epochs": 5}, {"num_train_epochs"}),

@@ -144,23 +144,8 @@ class Backbone(ABC):
         return (self.final_norm(selected) if layer == count else selected).squeeze(0)
 
     def _token_embeddings(self, packed: PackedSentences, extra_embeddings: Tensor | None) -> Tensor:
-        words = self._noisy_words(packed)
+        words = self.word_embeddings(packed.input_ids[None])
         return words if extra_embeddings is None else words + extra_embeddings
-
-    def _noisy_words(self, packed: PackedSentences) -> Tensor:
-        """Return the token embeddings, in training with the noise of NEFTune if the Trainer activated it.
-
-        transformers scales the noise by the number of tokens of a row of the batch; here, a row has all sentences, so
-        we scale it by the length of each sentence.
-        """
-        table = self.word_embeddings
-        alpha = getattr(table, "neftune_noise_alpha", None)
-        if alpha is None or not table.training:
-            return table(packed.input_ids[None])
-        words = table.forward(packed.input_ids[None])  # without transformers' hook
-        sizes = alpha / (packed.lengths * words.shape[-1]).sqrt()
-        noise = torch.zeros_like(words).uniform_(-1, 1)
-        return words + noise * sizes.to(words.dtype).repeat_interleave(packed.lengths)[:, None]
 
     def _states(self, vectors: Tensor, packed: PackedSentences, embedded: bool = False) -> Iterator[Tensor]:
         hidden = vectors if embedded else self.embed(vectors, packed)

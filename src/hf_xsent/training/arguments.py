@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from transformers import TrainingArguments
-from transformers.integrations import get_available_reporting_integrations, is_deepspeed_available
 
-from hf_xsent.errors import MissingExtraError, RecipeError
+from hf_xsent.errors import RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.precision import USUAL_WIDTH, bfloat16_is_faster
 from hf_xsent.runs.run import RunState
@@ -24,24 +22,7 @@ from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
 
-# Least values of fields that transformers does not check; torch's optimizers check their own.
-_AT_LEAST = {"gradient_accumulation_steps": 1, "dataloader_num_workers": 0, "max_grad_norm": 0}
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
-
-# Fields of transformers' TrainingArguments of which only the default works, and why.
-_LOADER = "the languages are sampled in proportion to size^alpha: set alpha or one_language_batches instead"
-_COMPILATION = "it recompiles the step for every new batch length"
-_LIGER = "no Liger kernel exists for these encoders"
-REFUSED = {
-    "auto_find_batch_size": "it changes the batch, and so the negatives: use pairs_per_chunk, which needs less memory",
-    "label_smoothing_factor": "no loss here smooths its labels",
-    "liger_kernel_config": _LIGER,
-    "torch_compile": _COMPILATION,
-    "torch_compile_backend": _COMPILATION,
-    "torch_compile_mode": _COMPILATION,
-    "train_sampling_strategy": _LOADER,
-    "use_liger_kernel": _LIGER,
-}
 
 
 class CheckedArguments(TrainingArguments):
@@ -50,8 +31,7 @@ class CheckedArguments(TrainingArguments):
     def __post_init__(self) -> None:
         """Check the values, and adapt those that this machine does not have."""
         check_settings(self)
-        _refuse_fields(self)
-        _check_ranges(self)
+        refuse_conflicts(facts_of_arguments(self))
         _choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         # transformers raises an error for bf16 without a GPU, and for a backend in one process without a launcher.
@@ -64,7 +44,11 @@ class CheckedArguments(TrainingArguments):
             self.eval_steps = self.eval_steps or self.save_steps
         super().__post_init__()
         _check_same_precision(self)
-        refuse_conflicts(facts_of_arguments(self) | ({"several GPUs in one process"} if self.n_gpu > 1 else set()))
+        if self.n_gpu > 1:
+            raise RecipeError(
+                "one process sees several GPUs: start one process per GPU (torchrun --nproc_per_node N), or choose one "
+                "by CUDA_VISIBLE_DEVICES=0"
+            )
         for name, value in stated.items():
             setattr(self, name, value)
         if self.device.type == "cpu":
@@ -77,9 +61,6 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
 
     def __post_init__(self) -> None:
         """Check the values; disable load_best_model_at_end without dev or checkpoints."""
-        if self.deepspeed and not is_deepspeed_available():  # import deepspeed may find trainer_scripts/deepspeed
-            raise MissingExtraError("--deepspeed needs DeepSpeed: DS_BUILD_OPS=0 pip install 'hf-xsent[deepspeed]'")
-        refuse_conflicts(facts_of_arguments(self) | {"objectives"})  # before DeepSpeed is set up
         share: Any = self.share_of_start
         if share != AUTO and not (isinstance(share, int | float) and 0 <= share < 1):
             raise RecipeError(f"share_of_start {share!r} is not auto, or a number at least 0 and below 1")
@@ -114,25 +95,6 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
         return cls(**values)
 
 
-def _refuse_fields(arguments: TrainingArguments) -> None:
-    defaults = {field.name: default_of(field) for field in fields(TrainingArguments)}
-    for name, reason in REFUSED.items():
-        if getattr(arguments, name) not in (None, defaults[name]):
-            raise RecipeError(f"{name} does not work here: {reason}")
-
-
-def _check_ranges(arguments: TrainingArguments) -> None:
-    """Check the numbers of transformers' fields, and that the integrations to report to are installed."""
-    for name, bound in _AT_LEAST.items():
-        value = getattr(arguments, name)
-        if value is not None and not value >= bound:
-            raise RecipeError(f"{name} {value} is not at least {bound}")
-    available = ["none", "all", *get_available_reporting_integrations()]
-    for name in [arguments.report_to] if isinstance(arguments.report_to, str) else arguments.report_to or []:
-        if name not in available:
-            raise RecipeError(f"report_to {name!r} is unknown or not installed: use {', '.join(available)}")
-
-
 def _choose_bf16(arguments: Any) -> None:
     """Replace ``bf16="auto"`` by what the run in the output folder has, or else by what is faster here."""
     if arguments.bf16 == "auto":
@@ -152,26 +114,20 @@ def _check_same_precision(arguments: TrainingArguments) -> None:
         raise RecipeError("bf16 auto chose bfloat16 in some processes and float32 in others: set bf16 to true or false")
 
 
-def check_trainer(
-    arguments: AlignmentTrainingArguments, model: torch.nn.Module, dev: Any, parts: Mapping[str, Any]
-) -> None:
-    """Refuse arguments that do not fit the model or the dev pairs, and further ``parts`` that would have no effect."""
+def check_trainer(arguments: AlignmentTrainingArguments, model: torch.nn.Module, dev: Any) -> None:
+    """Refuse arguments that do not fit the model or the dev pairs."""
     config: AlignmentConfig = model.config  # type: ignore[assignment]
-    weights = dict(model.named_parameters())
-    dtypes = {weight.dtype for weight in weights.values() if weight.requires_grad}
+    dtypes = {weight.dtype for weight in model.parameters() if weight.requires_grad}
     facts = {
         "no dev pairs": dev is None,
         "float16 weights": torch.float16 in dtypes,
         "bfloat16 weights": torch.bfloat16 in dtypes,
-        "no heads": not any("objectives." in name for name, weight in weights.items() if weight.requires_grad),
-        "optimizer of the caller": (parts.get("optimizers") or (None, None))[0] is not None,
     }
-    held = {name for name, holds in facts.items() if holds} | {name for name in parts if parts[name] is not None}
+    held = {name for name, holds in facts.items() if holds}
     refuse_conflicts(facts_of_arguments(arguments) | facts_of_model(config, arguments) | held)
     if dev is not None and arguments.eval_strategy != "no":
         names = ["accuracy", "beside", "accuracy_forward", "accuracy_backward"]
-        names += [f"accuracy_{code}" for code in dev.languages]
-        check_metric(arguments, names)
+        check_metric(arguments, [*names, *(f"accuracy_{code}" for code in dev.languages)])
 
 
 def check_metric(arguments: TrainingArguments, names: list[str]) -> None:

@@ -16,7 +16,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback, Tra
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.errors import OutputError, RecipeError, TrainingError
+from hf_xsent.errors import OutputError, TrainingError
 from hf_xsent.files import move_into_place, remove
 from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
@@ -96,10 +96,6 @@ class SavingTrainer(HubTrainer):
             self.push_to_hub()
         return output
 
-    def predict(self, *_: Any, **__: Any) -> Any:
-        """Raise an error: measurements are made by ``evaluate``."""
-        raise RecipeError("predict does not work here: call evaluate for scores, or the model itself for its outputs")
-
     def before_training(self) -> None:
         """Prepare the run, which starts or resumes; on a CPU, let steps reuse freed memory."""
         if self.args.device.type == "cpu":
@@ -167,22 +163,13 @@ class SavingTrainer(HubTrainer):
                 move_into_place(path, folder / path.name)
             remove(target)
 
-    # Optimizer and schedule
-
-    def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
-        """Build the optimizer; raise an error if it does not take ``optim_args``."""
-        with _refusing(f"optim {self.args.optim} with optim_args {self.args.optim_args!r}"):
-            return super().create_optimizer(model)
-
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Build the schedule of the learning rate; raise an error if it does not take ``lr_scheduler_kwargs``."""
-        schedule: Any = self.args.lr_scheduler_type
+        """Build the schedule of the learning rate."""
         options: Any = self.args.lr_scheduler_kwargs
-        if schedule in FOLLOW_METRIC:  # torch takes a rise of the metric for a worse one
+        if self.args.lr_scheduler_type in FOLLOW_METRIC:  # torch takes a rise of the metric for a worse one
             self.args.lr_scheduler_kwargs = {"mode": "max" if self.args.greater_is_better else "min", **(options or {})}
         try:
-            with _refusing(f"lr_scheduler_type {schedule} with lr_scheduler_kwargs {options}"):
-                return super().create_scheduler(num_training_steps, optimizer)
+            return super().create_scheduler(num_training_steps, optimizer)
         finally:
             self.args.lr_scheduler_kwargs = options
 
@@ -301,13 +288,3 @@ class SavingTrainer(HubTrainer):
             ) from error
         if checkpoint is not None and not self.is_deepspeed_enabled:
             keep_settings(optimizer, self.lr_scheduler, groups)
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """Raise a RecipeError for values that an optimizer or a schedule does not take."""
-    try:
-        yield
-    except (TypeError, ValueError, KeyError, ImportError, AttributeError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise RecipeError(f"{what} cannot be built: {reason}") from error

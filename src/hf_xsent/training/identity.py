@@ -17,7 +17,7 @@ from hf_xsent.settings.declare import decides_results
 DECIDING = {
     *("max_steps", "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "optim", "optim_args"),
     *("optim_target_modules", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm"),
-    *("bf16", "fp16", "tf32", "neftune_noise_alpha", "eval_strategy", "eval_steps", "eval_delay", "save_strategy"),
+    *("bf16", "fp16", "tf32", "eval_strategy", "eval_steps", "eval_delay", "save_strategy"),
     *("save_steps", "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "ignore_data_skip"),
     *("full_determinism", "seed", "data_seed", "dataloader_drop_last"),
 }

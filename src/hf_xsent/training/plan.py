@@ -58,7 +58,6 @@ class Plan:
         config.teachers()  # raises an error if an objective lacks its teacher
         has_dev = bool(recipe.data.dev or recipe.data.dev_pairs)
         facts = facts_of_arguments(training) | facts_of_model(config, training)
-        facts |= {"dev pairs"} if has_dev and training.eval_strategy != "no" else set()
         refuse_conflicts(facts | (set() if has_dev else {"no dev pairs"}))
         _check_kind_of_data(recipe.data, config)
         check_frozen_layers(training.frozen_layers, encoder_config)

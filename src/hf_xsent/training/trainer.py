@@ -26,7 +26,7 @@ from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
 from hf_xsent.training.averaging import average_with_start, starting_weights
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
-from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EarlyStopping, EndOfStep, StartOfEpoch
+from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.large_batch import cached_loss
@@ -81,7 +81,9 @@ class AlignmentTrainer(RunTrainer):
         teachers: Teachers | Mapping[str, Any] | None = None,
         features: FeatureCache | None = None,
         columns: Any = None,
-        **kwargs: Any,
+        data_collator: Any = None,
+        callbacks: list[Any] | None = None,
+        optimizers: tuple[Any, Any] = (None, None),
     ) -> None:
         if any(kind.__name__ == "SentenceTransformer" for kind in type(model).__mro__):
             model = SentenceEncoderForPreTraining.from_sentence_transformer(model)
@@ -98,7 +100,7 @@ class AlignmentTrainer(RunTrainer):
         train_dataset, eval_dataset = (
             as_bitext(data, target_language, columns) for data in (train_dataset, eval_dataset)
         )
-        check_trainer(args, model, eval_dataset, kwargs)
+        check_trainer(args, model, eval_dataset)
         if eval_dataset is None:
             args = copy(args)  # which another trainer may share
             args.eval_strategy = IntervalStrategy.NO
@@ -108,9 +110,9 @@ class AlignmentTrainer(RunTrainer):
         if features is not None:
             encoder: Any = features.embedder.model
             encoder.to(args.device)
-            kwargs["data_collator"] = collate_features
+            data_collator = collate_features
         train_dataset = training_rows(train_dataset, config, features, args.seed)
-        collator = kwargs.pop("data_collator", None) or PairCollator(
+        collator = data_collator or PairCollator(
             processing_class, config.max_length, config.embedded_languages, target_language,
             texts=config.needs.teacher, links=config.needs.links, negatives=config.hard_negatives,
             prompt=config.default_prompt,
@@ -119,11 +121,10 @@ class AlignmentTrainer(RunTrainer):
         if not any(weight.requires_grad for weight in model.parameters()):
             raise RecipeError(f"frozen_layers {args.frozen_layers} freezes all weights: freeze fewer layers")
         data: Any = (train_dataset, eval_dataset)
-        super().__init__(model, args, collator, *data, processing_class, **kwargs)
+        super().__init__(model, args, collator, *data, processing_class, callbacks=callbacks, optimizers=optimizers)
         model.tokenizer = processing_class
         self._adapters = {name: getattr(config, name) for name in ("lora_rank", "lora_alpha", "lora_targets")}
         self.add_callback(EndOfStep)
-        self.add_callback(DevBeforeTraining)
         self._start = starting_weights(model) if args.share_of_start else {}
         self._retention = None if args.retention is None else Retention(args.retention)
         self._epochs = StartOfEpoch()
