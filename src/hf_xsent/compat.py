@@ -45,14 +45,6 @@ ELEMENTWISE_NODES: dict[str, Callable[[Any], Tensor]] = {
 RESHAPING_NODES = frozenset(("ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"))
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Return whether a module has forward hooks, as probes register (torch 2.6 to 2.13; no public getter).
-
-    Without it, the part of a layer that we call directly bypasses these hooks.
-    """
-    return bool(module._forward_pre_hooks or module._forward_hooks)
-
-
 # transformers
 
 

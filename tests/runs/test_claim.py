@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hf_xsent.errors import OutputError
-from hf_xsent.runs.claim import CLAIM_FILE, claim, claim_folder, try_claim
+from hf_xsent.runs.claim import CLAIM_FILE, claim, claim_folder
 
 HOLD = """
 import sys
@@ -27,7 +27,7 @@ def test_a_folder_in_use_is_refused_until_its_process_is_killed(tmp_path: Path) 
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     with pytest.raises(OutputError, match="is in use by another process: wait until it ends"), claim_folder(tmp_path):
         pass
-    with try_claim(tmp_path / CLAIM_FILE) as held:
+    with claim(tmp_path / CLAIM_FILE, wait=False) as held:
         assert not held
     holder.kill()
     holder.communicate()
@@ -39,7 +39,8 @@ def test_a_folder_in_use_is_refused_until_its_process_is_killed(tmp_path: Path) 
 def test_a_claim_is_free_again_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no"), claim(tmp_path / "new" / "lock"):
         raise ValueError("no")
-    with try_claim(tmp_path / "new" / "lock") as held, try_claim(tmp_path / "new" / "lock") as again:
+    lock = tmp_path / "new" / "lock"
+    with claim(lock, wait=False) as held, claim(lock, wait=False) as again:
         assert held and not again
 
 

@@ -20,7 +20,7 @@ from hf_xsent.errors import TrainingError
 from hf_xsent.evaluation.registry import load_task
 from hf_xsent.files import digest
 from hf_xsent.pages.tables import Table
-from hf_xsent.runs.claim import claim, try_claim
+from hf_xsent.runs.claim import claim
 from hf_xsent.settings.command import command
 from hf_xsent.settings.declare import settings_of, types_of
 from hf_xsent.training.recipe import build_recipe
@@ -103,7 +103,7 @@ def _run_all(study: Study, runs: Sequence[Run]) -> None:
     left = [run for run in runs if not run.finished]
     logger.info("%d of %d runs are unfinished", len(left), len(runs))
     for number, run in enumerate(left, 1):
-        with try_claim(run.folder / "claim") as ours:
+        with claim(run.folder / "claim", wait=False) as ours:
             if not ours:
                 logger.info("another process works on run %d of %d: %s", number, len(left), run.name)
             elif not run.finished:  # by another process meanwhile

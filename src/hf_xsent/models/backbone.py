@@ -17,7 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from hf_xsent.compat import attention_of, has_hooks, set_attention
+from hf_xsent.compat import attention_of, set_attention
 from hf_xsent.errors import RecipeError
 from hf_xsent.tensors.attention import packed_attention
 from hf_xsent.tensors.packing import PackedSentences
@@ -132,12 +132,11 @@ class Backbone(ABC):
         """Encode 1 × T × d vectors in place of token embeddings or, if ``embedded``, of the first layer's input."""
         count = len(self.layers)
         layer = count if layer is None else layer
-        # Hooks of probes run only if the layer module itself is called.
-        all_tokens = tokens is None or layer == 0 or has_hooks(self.layers[layer - 1])
+        all_tokens = tokens is None or layer == 0
         hidden = next(islice(self._states(vectors, packed, embedded), layer if all_tokens else layer - 1, None))
         if tokens is None:
             return hidden
-        if all_tokens:
+        if layer == 0:
             return hidden[tokens]
         with recompute_activations():
             selected = self.layer_at(self.layers[layer - 1], hidden[None], packed, tokens)

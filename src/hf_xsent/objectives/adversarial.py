@@ -77,7 +77,7 @@ class Adversarial(SentenceObjective):
 
     def __init__(self, settings: Any, parts: Parts) -> None:
         super().__init__(settings, parts)
-        self.critic = parts.linear_map(1).requires_grad_(False)
+        self.critic = parts.linear_map(1).requires_grad_(False)  # which the main optimizer must not change
         count = sum(weight.numel() for weight in self.critic.parameters())
         self.register_buffer("moments", torch.zeros(2, count))
         self.register_buffer("steps_taken", torch.zeros((), dtype=torch.long))
@@ -97,10 +97,6 @@ class Adversarial(SentenceObjective):
 
     def _difference(self, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
         return score_difference(source, target, lambda vectors: functional_call(self.critic, dict(weights), (vectors,)))
-
-    def freeze(self) -> None:
-        """Exclude the critic from the main optimizer."""
-        self.critic.requires_grad_(False)
 
     def train_critic(self, embed: Callable[[], SentencePairs], learning_rate: float) -> None:
         """Take the critic's steps on a batch; each embeds the batch again, with other dropout."""

@@ -126,9 +126,6 @@ class Objective(nn.Module):
         """Return initial values of weights and buffers that Hugging Face's initialization does not set."""
         return {}
 
-    def freeze(self) -> None:
-        """Disable gradients of weights that the main optimizer must not change; also called after loading."""
-
     def train_critic(self, embed: Callable[[], SentencePairs], learning_rate: float) -> None:
         """Train a critic on a batch, which ``embed`` embeds, before the step of the other weights."""
 

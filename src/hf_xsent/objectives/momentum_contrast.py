@@ -82,13 +82,12 @@ class MomentumContrast(SentenceObjective):
         super().__init__(settings, parts)
         width = parts.encoder_config.hidden_size
         self.projection = _projection(width, settings.projection)
-        self.key_projection = _projection(width, settings.projection)
-        self.key_encoder: Any = parts.encoder()
+        self.key_projection = _projection(width, settings.projection).requires_grad_(False)
+        self.key_encoder: Any = parts.encoder().requires_grad_(False)
         self.register_buffer("queue", torch.empty(settings.queue_size, settings.projection))
         self.register_buffer("identities", torch.empty(settings.queue_size, 2, dtype=torch.long))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
         self._waiting: list[tuple[Tensor, Tensor]] = []
-        self.freeze()
 
     @classmethod
     def check(cls, settings: Any, config: Any) -> None:
@@ -115,11 +114,6 @@ class MomentumContrast(SentenceObjective):
         random = torch.randn(self.queue.shape, generator=torch.Generator().manual_seed(0))
         empty = {"identities": torch.zeros_like(self.identities), "pointer": torch.zeros_like(self.pointer)}
         return {"queue": F.normalize(random, dim=1), **empty}
-
-    def freeze(self) -> None:
-        """Disable gradients of the momentum side."""
-        self.key_encoder.requires_grad_(False)
-        self.key_projection.requires_grad_(False)
 
     def train(self, mode: bool = True) -> MomentumContrast:
         """Set the training mode; the momentum encoder stays in evaluation mode, without dropout."""

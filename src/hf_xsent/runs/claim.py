@@ -12,24 +12,26 @@ CLAIM_FILE = "_lock"  # of a folder
 
 
 @contextmanager
-def claim(path: str | Path) -> Iterator[None]:
-    """Hold the lock file ``path``; wait while another process or thread holds it."""
-    with _locked(Path(path), timeout=-1):
-        yield
+def claim(path: str | Path, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock file ``path``, and yield whether it is held here; without ``wait``, another holder may keep it."""
+    from filelock import FileLock, Timeout
 
-
-@contextmanager
-def try_claim(path: str | Path) -> Iterator[bool]:
-    """Hold the lock file ``path`` unless another process or thread holds it; yield whether it is held here."""
-    with _locked(Path(path), timeout=0) as held:
-        yield held
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, timeout=-1 if wait else 0)
+    with suppress(Timeout):
+        lock.acquire()
+    try:
+        yield lock.is_locked
+    finally:
+        lock.release()
 
 
 @contextmanager
 def claim_folder(folder: str | Path) -> Iterator[None]:
     """Claim a folder for this process; raise an error if another process or thread has claimed it."""
     path = Path(folder) / CLAIM_FILE
-    with try_claim(path) as held:
+    with claim(path, wait=False) as held:
         if not held:
             raise OutputError(
                 f"{folder} is in use by another process: wait until it ends, stop it, or use another folder"
@@ -39,20 +41,3 @@ def claim_folder(folder: str | Path) -> Iterator[None]:
         finally:
             with suppress(OSError):
                 path.unlink()
-
-
-@contextmanager
-def _locked(path: Path, timeout: float) -> Iterator[bool]:
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path, timeout=timeout)
-    held = True
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        lock.acquire()
-    except Timeout:
-        held = False
-    try:
-        yield held
-    finally:
-        lock.release()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from hf_xsent.errors import HfXsentError, OutputError
 from hf_xsent.files import move_into_place, naming_file, remove, write_json
 from hf_xsent.logs import Progress
-from hf_xsent.runs.claim import claim, try_claim
+from hf_xsent.runs.claim import claim
 from hf_xsent.runs.identity import first_difference, plain
 
 MADE_FROM = "_made-from.json"  # readers of Parquet folders ignore names with an underscore
@@ -93,7 +93,7 @@ class Store:
         """
         missing = self.missing(names)
         for name in Progress(missing, desc=description, unit=" files", delay=2):
-            with try_claim(self._lock(name)) as ours:
+            with claim(self._lock(name), wait=False) as ours:
                 if ours:
                     self._compute_claimed(name, lambda part, name=name: write(name, part))  # type: ignore[misc]
         for name in missing:  # wait for other processes, and compute what killed ones left

@@ -51,10 +51,8 @@ class AlignmentLoss(nn.Module):
         empty = BertConfig(vocab_size=1, hidden_size=width, num_hidden_layers=0, num_attention_heads=1)
         config = AlignmentConfig(objectives=weighted, encoder_config=empty)
         for name in config.objectives:
-            if missing := _missing_needs(objective_class(name)):
-                raise RecipeError(
-                    f"{name} needs {missing}, which SentenceTransformerTrainer lacks: train with AlignmentTrainer"
-                )
+            if not _reads_sentences_only(objective_class(name)):
+                raise RecipeError(f"{name} needs more than sentence embeddings: train with AlignmentTrainer")
         if "source" in config.hard_negatives:
             raise RecipeError(
                 "symmetric ranks negatives of both sides, but the columns after the pair are those of one: train with "
@@ -98,20 +96,11 @@ class AlignmentLoss(nn.Module):
         return {"objectives": write_objectives(self.settings, recipe=True)}
 
 
-def _missing_needs(kind: Any) -> str:
-    """Name what an objective needs besides sentence embeddings and a teacher of translations; empty if nothing."""
+def _reads_sentences_only(kind: Any) -> bool:
+    """Return whether an objective needs nothing but sentence embeddings and a teacher of translations."""
     needs = kind.needs
-    if needs.links:
-        return "word links"
-    if needs.momentum_encoder:
-        return "a momentum encoder"
-    if needs.frozen_encoder:
-        return "a frozen encoder"
-    if "source" in needs.teacher:
-        return "a teacher's embeddings of both columns"
-    if needs.mask_token or needs.states or issubclass(kind, TokenObjective):
-        return "tokens"
-    return "" if issubclass(kind, SentenceObjective) else "more than sentence embeddings"
+    more = needs.links or needs.momentum_encoder or needs.frozen_encoder or "source" in needs.teacher
+    return issubclass(kind, SentenceObjective) and not issubclass(kind, TokenObjective) and not more
 
 
 def _identity(features: Mapping[str, Tensor]) -> Tensor | None:
