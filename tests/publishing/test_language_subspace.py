@@ -22,7 +22,7 @@ from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.publishing.language_subspace import TEXTS, read_texts
 from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.tensors.packing import pack
-from hf_xsent.training.averaging import average_with_start, starting_weights
+from hf_xsent.training.retention import average_with_start, starting_weights
 
 TEXTS_OF = {
     "de": ["der hund", "ein hund und die katze", "das haus"],

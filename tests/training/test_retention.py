@@ -18,8 +18,7 @@ from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.runs.run import RunState
 from hf_xsent.training import retention
-from hf_xsent.training.averaging import starting_weights
-from hf_xsent.training.retention import SHARES
+from hf_xsent.training.retention import SHARES, starting_weights
 
 SHORT: dict[str, Any] = {"max_steps": 2, "save_steps": 2, "eval_steps": 2, "load_best_model_at_end": False}
 
@@ -101,10 +100,6 @@ def test_choosing_a_share_leaves_all_trained_weights_as_they_were(encoder_folder
         ({"share_of_start": "auto", "retention": "benchmarks", "dev_pairs": 0}, "compares dev accuracy: give --dev"),
         ({"share_of_start": "much"}, "share_of_start 'much' is not auto, or a number"),
         ({"share_of_start": 1.0}, "share_of_start 1.0 is not auto, or a number"),
-        (
-            {"retention": "benchmarks", "languages": ["de", "fr", "en"]},
-            "texts of retention have no language.* drop retention",
-        ),
     ],
 )
 def test_settings_without_what_they_compare_are_refused(run: Run, settings: dict[str, Any], reason: str) -> None:

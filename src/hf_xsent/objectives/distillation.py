@@ -12,7 +12,9 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -43,11 +45,15 @@ def distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 class Distillation(SentenceObjective):
     """Minimize the squared distance of both sides' embeddings to a teacher's embedding of the target."""
 
-    Settings = DistillationSettings
+    Settings: ClassVar[Any] = DistillationSettings
     needs = Needs(embeddings=SIDES, teacher=frozenset(("target",)))
+
+    def taught(self, teacher: Mapping[str, Tensor]) -> Tensor:
+        """Return the N embeddings to match, from the teacher's by side."""
+        return teacher["target"]
 
     def sentence_loss(self, pairs: SentencePairs) -> Tensor:
         """Compute the loss of the batch."""
         with torch.autocast(pairs.source.device.type, enabled=False):
             kind = torch.promote_types(pairs.source.dtype, torch.float32)
-            return distillation_loss(pairs.both.to(kind), pairs.teacher["target"].to(kind))
+            return distillation_loss(pairs.both.to(kind), self.taught(pairs.teacher).to(kind))

@@ -7,40 +7,35 @@ both sides.
 
 >>> x, y, start_x, start_y = torch.randn(4, 3, 2)
 >>> middle = (start_x + start_y) / 2
->>> torch.allclose(interpolation_loss(x, y, start_x, start_y), (F.mse_loss(x, middle) + F.mse_loss(y, middle)) / 2)
+>>> loss = (F.mse_loss(x, middle) + F.mse_loss(y, middle)) / 2
+>>> torch.allclose(distillation_loss(torch.cat((x, y)), middle), loss)
 True
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-import torch
+import torch  # noqa: F401 - for the docstring's computation
 from torch import Tensor
 from torch.nn import functional as F  # noqa: F401 - for the docstring's computation
 
-from hf_xsent.objectives.base import SIDES, Needs, SentenceObjective
-from hf_xsent.objectives.distillation import distillation_loss
-from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.base import SIDES, Needs
+from hf_xsent.objectives.distillation import Distillation, distillation_loss  # noqa: F401 - likewise
+from hf_xsent.objectives.settings import ObjectiveSettings
 
 
-def interpolation_loss(source: Tensor, target: Tensor, start_source: Tensor, start_target: Tensor) -> Tensor:
-    """Compute the mean squared error between both sides' embeddings and the mean of both sides' starting embeddings."""
-    return distillation_loss(torch.cat((source, target)), (start_source + start_target) / 2)
-
-
-class Interpolation(SentenceObjective):
+class Interpolation(Distillation):
     """Minimize the squared distance of both sides' embeddings to the mean of both by the model before training."""
 
+    Settings = ObjectiveSettings
     needs = Needs(embeddings=SIDES, teacher=SIDES)
 
     @classmethod
     def teacher(cls, settings: Any) -> None:
         """Return None: the teacher is the model before training."""
 
-    def sentence_loss(self, pairs: SentencePairs) -> Tensor:
-        """Compute the loss of the batch."""
-        vectors = (pairs.source, pairs.target, pairs.teacher["source"], pairs.teacher["target"])
-        with torch.autocast(pairs.source.device.type, enabled=False):
-            kind = torch.promote_types(pairs.source.dtype, torch.float32)
-            return interpolation_loss(*(embeddings.to(kind) for embeddings in vectors))
+    def taught(self, teacher: Mapping[str, Tensor]) -> Tensor:
+        """Return the mean of both sides' starting embeddings."""
+        return (teacher["source"] + teacher["target"]) / 2

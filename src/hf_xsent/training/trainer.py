@@ -24,13 +24,12 @@ from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
-from hf_xsent.training.averaging import average_with_start, starting_weights
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
 from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.large_batch import cached_loss
-from hf_xsent.training.retention import Retention, choose_share
+from hf_xsent.training.retention import Retention, average_with_start, choose_share, starting_weights
 from hf_xsent.training.run_trainer import RunTrainer
 from hf_xsent.training.teacher import Teachers
 
