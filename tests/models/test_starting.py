@@ -116,6 +116,16 @@ def test_a_folder_with_another_module_starts_from_its_encoder_alone(
         SentenceEncoderForPreTraining.from_sentence_transformer(model)
 
 
+def test_a_sentence_transformer_that_does_not_pool_its_last_layer_is_not_trained_by_it(stating: str) -> None:
+    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
+
+    model = SentenceTransformer(stating, device="cpu")
+    model[0].auto_model.config.output_hidden_states = True
+    mixed = SentenceTransformer(modules=[model[0], WeightedLayerPooling(32, 3, 0), model[1]], device="cpu")
+    with pytest.raises(ModelError, match="does not pool the last layer: train it with AlignmentLoss"):
+        SentenceEncoderForPreTraining.from_sentence_transformer(mixed)
+
+
 @pytest.mark.parametrize("ours", [False, True])
 def test_a_sentence_transformer_trains_in_place(
     encoder_folders: dict[str, Path], stating: str, tmp_path: Path, pairs: Any, sentences: list[str], ours: bool

@@ -320,6 +320,7 @@ def test_a_file_that_is_no_recipe_is_one_sentence(tmp_path: Path, content: bytes
     [
         ("a: &a [*a", "not valid YAML"),
         ("x: 1\na: !!bool x", "not valid YAML"),
+        ("seed: 1\na: {b: 1}\nseed: 2", "not valid YAML: a key is given twice, line 3, column 1"),
         ("a: !!python/object/apply:os.system [id]", "could not determine a constructor"),
     ],
 )

@@ -112,6 +112,14 @@ def test_push_to_hub_sends_model_and_card(encoder_folders: dict[str, Path], pair
     assert not (tmp_path / "out" / "training_args.bin").exists()
 
 
+def test_the_card_of_a_run_that_replaces_that_of_its_model_counts_the_pairs_of_both_once(run: Run) -> None:
+    trainer = run.start()
+    first = facts_of_run(run.out)["pairs"]
+    trainer.train(overwrite=True)
+    assert facts_of_run(run.out)["pairs"] == {code: 2 * count for code, count in first.items()}
+    assert f"| de | {2 * first['de']} |" in (run.out / "README.md").read_text("utf-8")
+
+
 def test_the_card_states_the_accuracy_on_the_dev_pairs_of_the_run(run: Run) -> None:
     trainer = run.start()
     card = (run.out / "README.md").read_text("utf-8")

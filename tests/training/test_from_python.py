@@ -250,6 +250,40 @@ def test_python_replaces_no_run_unless_asked_to(encoder_folders: dict[str, Path]
         _trainer(encoder, _arguments(tmp_path / "new"), {"de": pairs}).train(resume_from_checkpoint=True)
 
 
+def test_the_trainer_of_pretrain_continues_or_replaces_its_run(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "de.tsv").write_text("Ein Hund.\tA dog.\nEine Katze.\tA cat.\n" * 4, "utf-8")
+    settings: dict[str, Any] = {"model": str(encoder_folders["bert"]), "data": {"de": str(tmp_path / "de.tsv")}}
+    settings |= {"output_dir": str(tmp_path / "out"), "cache_dir": str(tmp_path / "cache"), "clean": False}
+    trainer = pretrain(**settings, dev_pairs=0, max_steps=2, use_cpu=True, report_to="none", **SAVING)
+    with pytest.raises(OutputError, match="holds another run"):
+        trainer.train()
+    trainer.train(overwrite=True)
+    assert facts_of_run(tmp_path / "out")["pairs"] == {"de": 16}
+    trainer.args.max_steps = 4
+    trainer.train(resume_from_checkpoint=True, allow_changes=True)
+    assert RunState.read(tmp_path / "out").finished_at_step == 4
+    assert facts_of_run(tmp_path / "out")["pairs"] == {"de": 16}, "the same pairs"
+
+
+def test_a_sentence_transformer_trains_in_stages(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    model, given = SentenceTransformer(str(encoder_folders["bert"]), device="cpu"), {"de": pairs}
+    arguments = {"max_steps": 2, "use_cpu": True, "report_to": "none", "learning_rate": 1e-2}
+    for stage, layers in enumerate((2, 0)):
+        before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+        stated = AlignmentTrainingArguments(str(tmp_path / f"{stage}"), frozen_layers=layers, **arguments)
+        trainer = AlignmentTrainer(model, stated, given, given)
+        trainer.save_model(str(tmp_path / f"start-{stage}"))
+        trainer.train()
+        equal = {name for name, weight in model.named_parameters() if torch.equal(weight, before[name])}
+        assert any(".layer.1.output.dense.weight" in name for name in equal) is (layers == 2)
+    assert facts_of_run(tmp_path / "start-1")["pairs"] == facts_of_run(tmp_path / "0")["pairs"] == {"de": 16}
+    assert facts_of_run(tmp_path / "1")["pairs"] == {"de": 32}
+
+
 def test_two_trainers_do_not_share_a_folder(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
     encoder = encoder_folders["bert"]
     trainer = _trainer(encoder, _arguments(tmp_path), {"de": pairs})

@@ -336,7 +336,7 @@ def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", logger="hf_xsent"):
-        run.start("--dry_run", "true", max_steps=1000, eval_steps=0.25, push_to_hub=True)
+        run.start("--dry_run", "true", max_steps=1000, eval_steps=0.3, save_steps=0.3, push_to_hub=True)
     assert not run.out.exists()
     message, of_dev = caplog.messages[-2:]
     assert of_dev.startswith("on top, the dev pairs are measured: 5 times")

@@ -129,7 +129,6 @@ def test_a_trainer_measures_its_start_once_and_uploads_no_model_that_lost_too_mu
     monkeypatch.setattr(trainer, "push_to_hub", lambda: uploads.append("model"))
     monkeypatch.setattr(trainer.args, "push_to_hub", True)
     monkeypatch.setattr(trainer.args, "largest_drop", 1)
-    trainer.run = None
     with pytest.raises(TrainingError, match="fell from 80.00 to 70.00"):
         trainer.train(overwrite=True)
     assert uploads == [] and scores == []

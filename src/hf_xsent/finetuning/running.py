@@ -117,8 +117,8 @@ def run(
         model = without_padding(_fine_tuned(str(folder if train else settings.model), kind))
     tuner = FineTuner(model, settings, task, train, dev, tokenizer)
     if trains:
-        tuner.run, tuner.saves_run = run, True
-        tuner.train()
+        tuner.saves_run = True
+        tuner.train(run=run)
     elif train:
         logger.info("the run in %s is finished, at step %d: it is not trained further", folder, finished)
     reports = [FineTuningReport(name, _setting(settings), tuner.measure(sets)) for name, sets in tests.items()]

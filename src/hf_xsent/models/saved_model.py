@@ -46,7 +46,6 @@ class SavedModel(PreTrainedModel):
 
     config_class: Any
     trains = False  # whether the class has the weights that only training needs
-    trained_in: str | None = None  # the folder of the run that trained it in this process
     linear_map: Any  # LinearMap | None: from pooled hidden states to embeddings
     _tokenizer: Any = None
     _saves_heads = True

@@ -50,7 +50,6 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
     _supports_sdpa = True
     _supports_flash_attn = True
     _supports_attention_backend = True
-    _frozen: Sequence[nn.Parameter] = ()  # by the last call of ``freeze``
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         if config.encoder_config is None:
@@ -93,11 +92,12 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         """Freeze the lowest layers with the embeddings, and nothing that only an earlier call froze."""
         modules = self.backbone.lowest(layers)
         modules += [self.backbone.word_embeddings] if word_embeddings else []
-        for weight in self._frozen:
+        for weight in getattr(self.encoder, "frozen", ()):  # by any model over this encoder
             weight.requires_grad_(True)
-        self._frozen = [weight for module in modules for weight in module.parameters() if weight.requires_grad]
-        for weight in self._frozen:
+        frozen = [weight for module in modules for weight in module.parameters() if weight.requires_grad]
+        for weight in frozen:
             weight.requires_grad_(False)
+        self.encoder.frozen = frozen
 
     @property
     def backbone(self) -> Backbone:

@@ -165,8 +165,11 @@ def settings_of_sentence_transformer(model: Any) -> dict[str, Any]:
         for module in model
     ]
     common = {name: getattr(model, name, None) for name in ("prompts", "default_prompt_name", "truncate_dim")}
-    lower = getattr(model[0], "do_lower_case", False)
-    return _settings_of_modules("this SentenceTransformer", kinds, common, model.max_seq_length, lower)
+    lower, name = getattr(model[0], "do_lower_case", False), "this SentenceTransformer"
+    settings = _settings_of_modules(name, kinds, common, model.max_seq_length, lower)
+    if "mix" in settings or "pooling" not in settings:
+        raise UnsupportedModuleError(f"{name} does not pool the last layer: {OPEN_THERE}")
+    return settings
 
 
 def _settings_of_modules(

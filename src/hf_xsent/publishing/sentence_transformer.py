@@ -75,7 +75,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     with writing(folder, folder=True) as part, _language_removed(embedder, texts):
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
-        run = model.trained_in if isinstance(model, SentenceEncoder) else model
+        run = getattr(model.encoder, "trained_in", None) if isinstance(model, SentenceEncoder) else model
         facts = facts_of_mean([str(run), *(settings.average or ())]) if run else {}
         if facts:  # results of the run are those of the export, unless its embeddings were changed
             changed = settings.remove_language or settings.average

@@ -18,6 +18,15 @@ class _Loader(yaml.SafeLoader):
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - as in the base class
 
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Refuse a key that is given twice, of which only the last value would count."""
+        node, keys = super().compose_mapping_node(anchor), set[str]()
+        for key, _ in node.value:
+            if str(key.value) in keys:
+                raise yaml.MarkedYAMLError(problem="a key is given twice", problem_mark=key.start_mark)
+            keys.add(str(key.value))
+        return node
+
 
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),

@@ -31,11 +31,9 @@ logger = logging.getLogger(__name__)
 class SavingTrainer(HubTrainer):
     """Train in a `Run`; on SIGTERM or Ctrl-C, save a checkpoint and stop; log to a progress bar and a file of metrics.
 
-    ``run`` is the run to train; without it, the arguments of ``train`` say how it treats the output folder.
     ``saves_run=False`` writes metrics only.
     """
 
-    run: Run | None = None
     saves_checkpoint = False  # while a checkpoint is being written
     _resumed: TrainerState | None = None  # of the checkpoint to resume from
 
@@ -60,19 +58,20 @@ class SavingTrainer(HubTrainer):
         *args: Any,
         allow_changes: bool = False,
         overwrite: bool = False,
+        run: Run | None = None,
         **kwargs: Any,
     ) -> TrainOutput:
         """Train, and save the model; the output folder must be new or empty.
 
         ``resume_from_checkpoint=True`` continues the run in the output folder (a path: that checkpoint), which must
         have the same settings and data; ``allow_changes=True`` continues it with others, which are recorded.
-        ``overwrite=True`` replaces the run in the output folder.
+        ``overwrite=True`` replaces the run in the output folder. ``run`` is a run that says this itself.
         """
         folder = Path(str(self.args.output_dir))
         holds_run = RunState.read(folder) is not None or checkpoints_of(folder)
-        if resume_from_checkpoint is True and self.run is None and not holds_run:
+        if resume_from_checkpoint is True and run is None and not holds_run:
             raise OutputError(f"no checkpoint in {folder} to resume from: train without resume_from_checkpoint")
-        run = self.run or Run(
+        run = run or Run(
             folder,
             resume_from_checkpoint or False,
             allow_changes,
@@ -82,8 +81,8 @@ class SavingTrainer(HubTrainer):
         saves = self.saves_run and trial is None  # each trial of a search is another run
         with self._training(run, saves) as checkpoint:
             try:
-                self.before_training()
                 self._resume(checkpoint)
+                self.before_training()
                 output = super().train(None if checkpoint is None else str(checkpoint), trial, *args, **kwargs)
                 self.after_training()
             finally:

@@ -71,7 +71,7 @@ def count_measurements(arguments: AlignmentTrainingArguments, steps: int) -> int
     if arguments.eval_strategy != IntervalStrategy.STEPS:
         return 0
     every = arguments.eval_steps or 1
-    return int(arguments.eval_on_start) + int(steps // (every if every >= 1 else math.ceil(every * steps)))
+    return int(arguments.eval_on_start) + math.ceil(steps / (every if every >= 1 else math.ceil(every * steps)))
 
 
 def forecast(arguments: AlignmentTrainingArguments, steps: int, seconds: Sequence[float]) -> str:

@@ -59,12 +59,12 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     if recipe.run.dry_run:
         return dry_run(recipe, model, train, dev is not None, **parts)
     trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
-    trainer.run, trainer.saves_run, trainer.stated_settings = plan.run, True, recipe.to_dict()
+    trainer.saves_run, trainer.stated_settings = True, recipe.to_dict()
     finished = plan.run.finished_at(trainer.identity())
     if finished is not None:
         logger.info("the run in %s is finished, at step %d: nothing to do", training.output_dir, finished)
         return None
-    trainer.train()
+    trainer.train(run=plan.run)
     return trainer
 
 

@@ -73,8 +73,8 @@ def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
         "ledger": dict(getattr(bitext, "ledger", {})),
         "training": _training_sentences(trainer),
     }
-    before = getattr(trainer, "continued", None) or start
-    if not (earlier := facts_of_run(before) if before else {}):
+    before, earlier = getattr(trainer, "continued", None) or (start, facts_of_run(start) if start else {})
+    if not earlier:
         return facts
     stages = (
         f"It continued the training of {Path(before).name}: pairs and languages are of all stages, recipe and steps of "
@@ -91,7 +91,7 @@ def _training_sentences(trainer: Any) -> list[str]:
     logs = {log["step"]: log for log in state.log_history if "eval_accuracy" in log}
     is_best = args.load_best_model_at_end and not args.share_of_start and not trainer.saves_checkpoint
     step = state.best_global_step if is_best else max(logs, default=0)
-    if is_best and step != state.global_step:
+    if is_best and step not in (None, state.global_step):
         sentences.append(f"The weights are those of step {step:,}, the best on the dev pairs.")
     for name, what in (
         ("eval_accuracy", "Accuracy@1 on dev pairs"),

@@ -11,6 +11,7 @@ from torch import nn
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.publishing.export_folder import RUN_FACTS
+from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
 from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, write_recipe, write_run_card
@@ -24,7 +25,7 @@ class RunTrainer(SavingTrainer):
     """
 
     stated_settings: Mapping[str, Any] | None = None
-    continued: str | None = None  # the folder of the run that trained the model before, in this process
+    continued: tuple[str, Mapping[str, Any]] | None = None  # the run before, in this process: folder and facts
     alpha: float
     target_language: str
 
@@ -47,7 +48,9 @@ class RunTrainer(SavingTrainer):
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training()
         model = self.accelerator.unwrap_model(self.model)
-        self.continued, model.trained_in = model.trained_in, None
+        before, model.encoder.trained_in = getattr(model.encoder, "trained_in", None), None
+        if before is not None and self._resumed is None:
+            self.continued = before, facts_of_run(before)  # which this run may replace
         self.stated_settings = settings_of_run(self)
         if self.saves_run and self.args.should_save:
             write_recipe(str(self.args.output_dir), "pretrain", self.stated_settings)
@@ -57,7 +60,7 @@ class RunTrainer(SavingTrainer):
 
     def write_reports(self) -> None:
         """Write the model card."""
-        self.accelerator.unwrap_model(self.model).trained_in = str(self.args.output_dir)
+        self._bare_model().encoder.trained_in = str(self.args.output_dir)  # all models over this encoder
         write_run_card(self, str(self.args.output_dir))
 
     def write_upload(self, folder: Path, **facts: Any) -> None:

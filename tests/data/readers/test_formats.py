@@ -222,7 +222,7 @@ def test_tmx_reads_words_not_codes_and_the_first_region(tmp_path: Path) -> None:
 BAD_FILES = [
     ("x.tsv", b"a\tb\nc\n", r"x\.tsv:2: the line has one column; lines of TSV are source<TAB>target"),
     ("x.tsv", b"a\tb\n \tc\n", r"x\.tsv:2: the source side is empty"),
-    ("x.tsv", b"a\tb\nc\t\n", r"x\.tsv:2: the target side is empty"),
+    ("x.tsv", b"a\tb\nc\t\n", r"x\.tsv:2: the target side is empty; fix it, .* of load_bitext or pretrain"),
     ("x.tsv", b"a\tb\n\xff\tc\n", r"x\.tsv:2: not UTF-8"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": 1}\n', r"x\.jsonl:2: the source side is not text but 1;"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "c"}\n', r"x\.jsonl:2: the target side is missing"),

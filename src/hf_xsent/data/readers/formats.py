@@ -60,7 +60,8 @@ def _checked_pair(source: BitextSource, row: Any) -> LinkedPair | DataError:
             kind = (
                 "missing" if text is None else "empty" if isinstance(text, str) else f"not text but {shortened(text)}"
             )
-            return DataError(f"{source.place(number)}: the {side} side is {kind}; fix it, or skip bad rows by on_error")
+            cure = "fix it, or skip bad rows by on_error of load_bitext or pretrain"
+            return DataError(f"{source.place(number)}: the {side} side is {kind}; {cure}")
     first, second = first.strip(), second.strip()
     if not any(others):
         return first, second, None, None, None, None, None
