@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hf_xsent.data import sentences
@@ -11,17 +12,17 @@ from hf_xsent.errors import DataError
 
 
 def test_distinct_sentences_keep_their_line_numbers(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("\ufeffone\n\ntwo \nONE\n" + "x" * 30 + "\n  \nthree", encoding="utf-8")
-    read = load_sentences(tmp_path / "a.txt", tmp_path / "work", max_characters=20)
-    assert [read[row] for row in range(len(read))] == [("one", 1), ("two", 3), ("three", 7)]
+    (tmp_path / "a.txt").write_text("\ufeffone\n\ntwo \nONE\n" + "x" * 1001 + "\n  \nthree", encoding="utf-8")
+    read = load_sentences(tmp_path / "a.txt", tmp_path / "work")
+    assert read[:] == ["one", "two", "three"] and read.line_numbers(0).tolist() == [1, 3, 7]
     assert (read.counts.read, read.counts.retained) == (7, 3)
     assert read.counts.removed == {"empty": 2, "too_long": 1, "repeated": 1}
 
 
 def test_a_line_that_is_too_long_does_not_make_a_later_one_a_repetition(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("A dog" + " " * 30 + "runs.\nA dog runs.\nA dog  runs.", encoding="utf-8")
-    read = load_sentences(tmp_path / "a.txt", tmp_path / "work", max_characters=20)
-    assert [read[row] for row in range(len(read))] == [("A dog runs.", 2)]
+    (tmp_path / "a.txt").write_text("A dog" + " " * 1000 + "runs.\nA dog runs.\nA dog  runs.", encoding="utf-8")
+    read = load_sentences(tmp_path / "a.txt", tmp_path / "work")
+    assert read[:] == ["A dog runs."] and read.line_numbers(0).tolist() == [2]
     assert read.counts.removed == {"too_long": 1, "repeated": 1}
 
 
@@ -34,13 +35,14 @@ def test_batches_are_the_sentences_in_order(tmp_path: Path, monkeypatch: pytest.
         ["4", "5", "6", "7"],
         ["8", "9", "10"],
     ]
-    assert read[9] == ("9", 10)
+    assert read[9] == read[-2] == "9" and read[3:6] == ["3", "4", "5"]
+    assert read.lines_of(np.array([0, 9])).tolist() == [1, 10]
 
 
 def test_a_small_file_has_batches_for_several_processes(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(map(str, range(20_000))))
     read = load_sentences(tmp_path / "a.txt", tmp_path / "work")
-    assert [read.batch_length(number) for number in range(read.batch_count)] == [1250] * 16
+    assert [len(read.batch(number)) for number in range(read.batch_count)] == [1250] * 16
 
 
 def test_compressed_files_are_read_and_what_was_read_is_used_again(
@@ -72,7 +74,7 @@ def test_files_without_sentences_raise(tmp_path: Path, content: bytes, message: 
 def test_lines_that_are_not_text_are_skipped_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "a.txt").write_bytes(b"one\n\xff\xfe\n\ntwo\n")
     read = load_sentences(tmp_path / "a.txt", tmp_path / "work", on_error="skip")
-    assert [read[row] for row in range(len(read))] == [("one", 1), ("two", 4)]
+    assert read[:] == ["one", "two"] and read.line_numbers(0).tolist() == [1, 4]
     assert (read.counts.read, read.counts.bad, read.counts.retained) == (4, 1, 2)
     assert "skipped" in caplog.text and "a.txt:2: not UTF-8" in caplog.text
 

@@ -147,7 +147,7 @@ def test_processes_share_the_work_and_the_first_writes(folder: Path, monkeypatch
 def test_rows_of_several_files_are_read_as_of_one_array(folder: Path) -> None:
     side = load_sentences(folder / "a.txt", folder / "sentences")
     vectors = VectorStore(folder, side, Encoder(Words())).fill()
-    expected = Words().encode([side[row][0] for row in range(60)])
+    expected = Words().encode(side[:60])
     assert vectors.shape == (60, 24)
     np.testing.assert_array_equal(vectors[5:50], expected[5:50])
     np.testing.assert_array_equal(vectors[np.array([59, 0, 17])], expected[[59, 0, 17]])

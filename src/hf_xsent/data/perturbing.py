@@ -17,6 +17,7 @@ from typing import Any
 
 import regex
 
+from hf_xsent.data.cleaning.repeats import normalise
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import DataError, did_you_mean
@@ -93,7 +94,7 @@ def perturb(
     edits = _Edits(sentences, find_language(language).code, seed)
     found = []
     for line, text in enumerate(sentences):
-        seen = {_plain(text)}
+        seen = {normalise(text)}
         for rule in chosen:
             generator = Random(f"{seed} {rule} {text}")
             texts = _draw(text, list(getattr(edits, rule)(text)), generator)
@@ -114,14 +115,10 @@ def _draw(text: str, edits: list[Edit], generator: Random) -> Iterator[str]:
                 yield perturbed[:1].upper() + perturbed[1:] if text[0].isupper() else perturbed
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
 def _new(text: str, seen: set[str]) -> bool:
     """Return whether this text is not among those seen, and add it."""
-    new = _plain(text) not in seen
-    seen.add(_plain(text))
+    new = normalise(text) not in seen
+    seen.add(normalise(text))
     return new
 
 

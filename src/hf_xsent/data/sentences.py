@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,13 @@ from hf_xsent.runs.store import Store
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 6  # increase it when stored sentences or counts change
+MAX_CHARACTERS = 1000  # of a sentence
 ROWS_PER_BATCH = 1 << 16  # at most
 _FEWEST_ROWS, _BATCHES = 1 << 10, 16  # of a small file, so that several processes share its work
 _FILE = "sentences.arrow"
 
 
-class Sentences:
+class Sentences(Sequence[str]):
     """Distinct sentences with the line numbers of their first occurrences, in batches of at most ``ROWS_PER_BATCH``."""
 
     def __init__(self, path: Path, fingerprint: str) -> None:
@@ -55,11 +56,7 @@ class Sentences:
     @property
     def rows_per_batch(self) -> int:
         """Return the number of sentences per batch (the last may have fewer)."""
-        return self.batch_length(0)
-
-    def batch_length(self, number: int) -> int:
-        """Return the number of sentences in one batch."""
-        return len(self._batches[number])
+        return len(self._batches[0])
 
     def batch(self, number: int) -> list[str]:
         """Return the texts of one batch."""
@@ -73,11 +70,16 @@ class Sentences:
         """Return the line numbers of some rows."""
         return np.concatenate([self.line_numbers(number) for number in range(self.batch_count)])[rows]
 
-    def __getitem__(self, row: int) -> tuple[str, int]:
-        """Return text and line number, counted from 1."""
-        number, row = divmod(row, self.rows_per_batch)
-        batch = self._batches[number]
-        return batch.column(0)[row].as_py(), batch.column(1)[row].as_py()
+    @overload
+    def __getitem__(self, rows: int) -> str: ...
+    @overload
+    def __getitem__(self, rows: slice) -> list[str]: ...
+    def __getitem__(self, rows: int | slice) -> str | list[str]:
+        """Return one sentence, or a list of them."""
+        if isinstance(rows, slice):
+            return [self[row] for row in range(len(self))[rows]]
+        number, row = divmod(range(len(self))[rows], self.rows_per_batch)
+        return str(self._batches[number].column(0)[row])
 
     def rows(self, texts: Iterable[str]) -> npt.NDArray[np.int64]:
         """Return the row of each text, ignoring case and whitespace; -1 if it is not among the sentences."""
@@ -98,10 +100,10 @@ def _hashes(texts: Iterable[str]) -> npt.NDArray[np.uint64]:
     return np.fromiter(map(hash_texts, texts), np.uint64)
 
 
-def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000, on_error: str = "raise") -> Sentences:
+def load_sentences(path: str | Path, folder: Path, on_error: str = "raise") -> Sentences:
     """Read a file with one sentence per line, plain or compressed, and cache its sentences in ``folder``.
 
-    Empty lines, lines over ``max_characters`` and repeated lines (ignoring case and whitespace) are dropped; with
+    Empty lines, lines over ``MAX_CHARACTERS`` and repeated lines (ignoring case and whitespace) are dropped; with
     ``on_error="skip"``, so are lines that are not text, each with a warning. All are counted.
     """
     path = Path(path)
@@ -113,7 +115,7 @@ def load_sentences(path: str | Path, folder: Path, max_characters: int = 1000, o
         return lines_or_errors(path) if on_error == "skip" else iter(lines(path))
 
     identity = digest([file_digest(path), on_error])
-    return store_sentences(str(path), identity, read, folder, max_characters)
+    return store_sentences(str(path), identity, read, folder)
 
 
 def store_sentences(
@@ -121,25 +123,22 @@ def store_sentences(
     identity: str,
     read: Callable[[], Iterable[tuple[int, str | DataError]]],
     folder: Path,
-    max_characters: int = 1000,
 ) -> Sentences:
     """Cache the sentences among numbered lines, as `load_sentences` does; ``identity`` identifies the lines."""
-    fingerprint = digest([identity, max_characters, FORMAT_VERSION])
+    fingerprint = digest([identity, MAX_CHARACTERS, FORMAT_VERSION])
     return Store(folder).get(
         fingerprint,
-        lambda part: _write(name, read, part, max_characters),
+        lambda part: _write(name, read, part),
         lambda stored: Sentences(stored / _FILE, fingerprint),
     )
 
 
-def _write(
-    name: str, read: Callable[[], Iterable[tuple[int, str | DataError]]], folder: Path, max_characters: int
-) -> None:
+def _write(name: str, read: Callable[[], Iterable[tuple[int, str | DataError]]], folder: Path) -> None:
     numbered = read()
     folder.mkdir(parents=True)
     counts = CleaningCounts()
     with closing(RowWriter(folder, {"text": "string", "line": "int64"}, lambda row: hash_texts(row[0]))) as writer:
-        writer.add(_sentences(Progress(numbered, f"reading {name}", unit=" lines", delay=2), max_characters, counts))
+        writer.add(_sentences(Progress(numbered, f"reading {name}", unit=" lines", delay=2), counts))
         selected = writer.distinct()
         counts.retained = int(np.count_nonzero(selected))
         counts.remove("repeated", writer.count - counts.retained)
@@ -150,9 +149,7 @@ def _write(
         writer.write(folder / _FILE, selected, asdict(counts), batch_rows)
 
 
-def _sentences(
-    numbered: Iterable[tuple[int, str | DataError]], max_characters: int, counts: CleaningCounts
-) -> Iterator[tuple[str, int]]:
+def _sentences(numbered: Iterable[tuple[int, str | DataError]], counts: CleaningCounts) -> Iterator[tuple[str, int]]:
     """Yield the lines that may be sentences with their numbers, and count all."""
     for number, line in numbered:
         counts.read += 1
@@ -161,7 +158,7 @@ def _sentences(
             counts.bad += 1
         elif not (text := line.strip()):
             counts.remove("empty")
-        elif len(text) > max_characters:
+        elif len(text) > MAX_CHARACTERS:
             counts.remove("too_long")
         else:
             yield text, number

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -13,21 +12,21 @@ import numpy.typing as npt
 from hf_xsent.data.bitext import Bitext, Pair, checked_rows
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.readers.resolving import language_of_name
-from hf_xsent.data.sentences import Sentences, load_sentences
+from hf_xsent.data.sentences import load_sentences
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
 
 _SAMPLED_ROWS = 1000
 
 
-class LazySide(Sequence[str]):
-    """One side's sentences, read from bitext or a file on access."""
+class BitextSide(Sequence[str]):
+    """One side's sentences of a language, read from bitext on access."""
 
-    def __init__(self, size: int, read: Callable[[Sequence[int]], list[str]]) -> None:
-        self.size, self.read = size, read
+    def __init__(self, bitext: Bitext, language: str, side: str) -> None:
+        self.bitext, self.rows, self.side = bitext, bitext.ranges[language], side
 
     def __len__(self) -> int:
-        return self.size
+        return len(self.rows)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -35,17 +34,9 @@ class LazySide(Sequence[str]):
     def __getitem__(self, index: slice) -> list[str]: ...
     def __getitem__(self, index: int | slice) -> str | list[str]:
         """Return one sentence, or a list of them."""
-        rows = range(self.size)[index]
-        return self.read([rows])[0] if isinstance(rows, int) else self.read(rows)
-
-
-def _read_bitext(bitext: Bitext, language: str, side: str, rows: Sequence[int]) -> list[str]:
-    start = bitext.ranges[language].start
-    return [pair[side] for pair in bitext.__getitems__([start + row for row in rows])]
-
-
-def _read_file(sentences: Sentences, rows: Sequence[int]) -> list[str]:
-    return [sentences[row][0] for row in rows]
+        rows = self.rows[index]
+        pairs = self.bitext.__getitems__([rows] if isinstance(rows, int) else rows)
+        return pairs[0][self.side] if isinstance(rows, int) else [pair[self.side] for pair in pairs]
 
 
 class TextSides:
@@ -85,12 +76,10 @@ class TextSides:
     @classmethod
     def from_bitext(cls, bitext: Bitext, shuffle_independently: bool = False, seed: int = 0) -> TextSides:
         """Read both sides of every language lazily."""
-        texts = {}
-        for language, rows in bitext.ranges.items():
-            source, target = (
-                LazySide(len(rows), partial(_read_bitext, bitext, language, side)) for side in ("source", "target")
-            )
-            texts[language] = source, target
+        texts = {
+            language: (BitextSide(bitext, language, "source"), BitextSide(bitext, language, "target"))
+            for language in bitext.languages
+        }
         return cls(texts, shuffle_independently, seed, bitext.report, bitext.identity)
 
     @classmethod
@@ -104,11 +93,11 @@ class TextSides:
     def from_files(cls, source: str | Path, target: str | Path, folder: Path, seed: int = 0) -> TextSides:
         """Read two unpaired files with one sentence per line, cached in ``folder``."""
         files = {str(path): load_sentences(path, folder) for path in (source, target)}
-        sides = [LazySide(len(sentences), partial(_read_file, sentences)) for sentences in files.values()]
-        if len(sides) < 2 or list(sides[0][:_SAMPLED_ROWS]) == list(sides[1][:_SAMPLED_ROWS]):
+        sides = list(files.values())
+        if len(sides) < 2 or sides[0][:_SAMPLED_ROWS] == sides[1][:_SAMPLED_ROWS]:
             raise DataError(f"{source} and {target} hold the same sentences; give one file of each language")
-        report = CleaningReport({path: sentences.counts for path, sentences in files.items()})
-        content = digest([sentences.fingerprint for sentences in files.values()])
+        report = CleaningReport({path: side.counts for path, side in files.items()})
+        content = digest([side.fingerprint for side in sides])
         language = language_of_name(str(source), "und") or "und"
         return cls({language: (sides[0], sides[1])}, True, seed, report, content)
 

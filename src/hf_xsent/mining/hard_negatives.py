@@ -161,7 +161,7 @@ class _Chooser:
         order = scores.masked_fill(~wrong, -torch.inf).argsort(dim=1, descending=True, stable=True)
         order = order[:, : self.settings.negatives]
         best = zip(near.gather(1, order).tolist(), wrong.gather(1, order).tolist(), strict=True)
-        return [[candidates[row][0] for row, is_wrong in zip(*pair, strict=True) if is_wrong] for pair in best]
+        return [[candidates[row] for row, is_wrong in zip(*pair, strict=True) if is_wrong] for pair in best]
 
 
 def _records(bitext: Bitext, chooser: _Chooser, tally: dict[str, int]) -> Iterator[dict[str, Any]]:

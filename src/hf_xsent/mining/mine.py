@@ -137,5 +137,5 @@ def _records(mined: MinedPairs, sides: Sequence[Sentences], ids: Sequence[Any]) 
     names = ("source", "target", "score", "cosine", "target_rank", "source_rank")
     for pair, (i, j, score, cosine, *ranks) in enumerate(mined.rows(*names)):
         lines = (of_side[pair].as_py() if hasattr(of_side, "to_pylist") else int(of_side[pair]) for of_side in ids)
-        values = (round(score, 6), round(cosine, 6), *ranks, *lines, sides[0][i][0], sides[1][j][0])
+        values = (round(score, 6), round(cosine, 6), *ranks, *lines, sides[0][i], sides[1][j])
         yield dict(zip(COLUMNS, values, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.identification import check_language
 from hf_xsent.data.output import check_output, one_line, write_records
 from hf_xsent.data.pairs import open_pairs, record_of, store_pairs
-from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.records import LEDGER, PAIR_FIELDS
-from hf_xsent.data.readers.sources import BitextSource, source_files
+from hf_xsent.data.readers.sources import source_files
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.parquet import is_parquet
 from hf_xsent.mining.settings import ScoreSettings
@@ -64,8 +63,11 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     """
     source = open_pairs(settings)
     check_output(settings.output, source_files(source))
-    pair_filter = None if settings.filter is None else _open_filter(settings, source)
+    rules = None if settings.filter is None else FilterRules.parse(settings.filter)
+    pair_filter = None if rules is None else PairFilter(rules, settings.language, settings.target_language)
     pairs = store_pairs({source.language: [source]}, settings.work_folder / "pairs")
+    if pair_filter is not None:
+        _check_languages(pairs, settings)
     fill, encoder = engine(settings), open_encoder(settings, searches=False)
     store = Store(settings.work_folder / "scores" / digest([pairs.identity, encoder.identity, _PAIRS_PER_PART]))
     names = [f"{start:09d}.npy" for start in range(0, len(pairs), _PAIRS_PER_PART)]
@@ -85,14 +87,11 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     return ScoredPairs(count, report, settings.output)
 
 
-def _open_filter(settings: ScoreSettings, source: BitextSource) -> PairFilter:
-    """Read the rules; raise an error if the first pairs are not in the languages of the settings."""
-    languages = settings.language, settings.target_language
-    pair_filter = PairFilter(FilterRules.parse(settings.filter), *languages)
-    sample = zip(*islice(read_pairs(source), _PAIRS_TO_IDENTIFY), strict=True)
-    for texts, code, name in zip(sample, languages, ("source", "target"), strict=False):
-        check_language(texts, code, f"the {name} side of {settings.pairs}")
-    return pair_filter
+def _check_languages(pairs: Bitext, settings: ScoreSettings) -> None:
+    """Raise an error if the first pairs are not in the languages of the settings."""
+    sample = list(pairs[:_PAIRS_TO_IDENTIFY])
+    for side, code in (("source", settings.language), ("target", settings.target_language)):
+        check_language((pair[side] for pair in sample), code, f"the {side} side of {settings.pairs}")
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,7 @@ class MineSettings(SearchSettings):
         required=True,
     )
     target: str = setting(None, "Sentences of the other language, one per line.", positional=True, required=True)
-    output: str = setting(
-        None,
-        "Write the pairs to this TSV, JSONL or Parquet file, best first.",
-        metavar="FILE",
-        required=True,
-        aliases=("o",),
-    )
+    output: str = output_setting("Write the pairs to this TSV, JSONL or Parquet file, best first.")
     margin: str = setting(
         "ratio",
         "Score by cosine / neighbours' mean cosine (ratio), cosine - that mean (distance), or cosine (absolute).",
