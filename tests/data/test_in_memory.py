@@ -10,9 +10,9 @@ import pandas
 import pytest
 from datasets import Dataset, DatasetDict
 
-import hf_xsent
 from hf_xsent import load_bitext
 from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError
 
 Pairs = list[tuple[str, str]]
@@ -112,7 +112,7 @@ def test_a_pair_without_language_beside_others_is_named(load: Any, missing: obje
 
 def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_path: Path) -> None:
     for _ in range(2):
-        load({"de": pairs}, cleaning=hf_xsent.data.cleaning.rules.CleaningRules())
+        load({"de": pairs}, cleaning=CleaningRules())
     assert len(list((tmp_path / "cache").glob("de-*/pairs.arrow"))) == 1
     assert len(list((tmp_path / "cache" / "in_memory").iterdir())) == 1
 
@@ -154,8 +154,3 @@ def test_a_bitext_shows_its_content_and_slices(load: Any, pairs: Pairs) -> None:
     assert [(row["source"], row["target"]) for row in table] == _sides(train)
     with pytest.raises(DataError, match="positive step"):
         bitext[::-1]
-
-
-def test_dir_lists_the_public_names_only() -> None:
-    assert dir(hf_xsent) == sorted([*hf_xsent.__all__, "__version__"])
-    assert not any(name.startswith("_") for name in hf_xsent.__all__)

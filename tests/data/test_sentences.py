@@ -87,11 +87,7 @@ def test_a_table_in_place_of_sentences_is_refused_but_a_stray_tab_is_not(tmp_pat
     assert len(load_sentences(tmp_path / "a.txt", tmp_path / "work")) == 3
 
 
-def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="is a folder: give a file"):
-        load_sentences(tmp_path, tmp_path / "work")
-
-
-def test_a_missing_file_raises(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        load_sentences(tmp_path / "a.txt", tmp_path / "work")
+def test_a_folder_and_a_missing_file_raise(tmp_path: Path) -> None:
+    for path, message in ((tmp_path, "is a folder: give a file"), (tmp_path / "a.txt", "no such file")):
+        with pytest.raises(DataError, match=message):
+            load_sentences(path, tmp_path / "work")

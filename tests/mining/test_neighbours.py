@@ -69,16 +69,6 @@ def test_what_is_held_at_once_stays_within_the_memory_given(
         assert max(peak.peak, arrays) <= (budget << 20) + 3 * results, (peak.peak, arrays)
 
 
-def test_more_memory_makes_larger_tiles_and_strips() -> None:
-    previous = (0, 0)
-    for memory in (0, 8, 32, 128, 512, 4096):
-        tile, strip = block_sizes(memory, 384, 4)
-        assert strip % tile == 0
-        assert (tile, strip) >= previous
-        previous = tile, strip
-    assert block_sizes(256, 384, 4)[0] == block_sizes(1 << 20, 384, 4)[0], "the default is enough for the largest tile"
-
-
 def _clustered(count: int, spread: float, seed: int) -> np.ndarray:
     centres = _vectors(7, 5, 24)
     return centres[np.arange(count) % 5] + spread * _vectors(seed, count, 24)

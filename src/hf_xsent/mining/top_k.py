@@ -38,18 +38,16 @@ class TopK:
         self.indices = torch.full((count, k), _NO_INDEX, device=device)
 
     def update(
-        self, start: int, first_index: int, tile: Tensor, maxima: Tensor, error: float = 0.0, exact: Exact | None = None
+        self, start: int, first_index: int, tile: Tensor, error: float = 0.0, exact: Exact | None = None
     ) -> bool:
         """Add a tile: sentences from ``start`` (rows) by candidates from ``first_index`` (columns).
 
-        Columns are padded to complete groups with ``-inf``; ``maxima`` (rows × groups) are the groups' maxima: group i
-        of n has the columns i, i + n, i + 2n and so on. If cosines are rounded, ``error`` bounds their error, and
+        Columns are padded to complete groups with ``-inf``. If cosines are rounded, ``error`` bounds their error, and
         ``exact(rows, columns)`` computes in float32 the cosine of ``rows[i]`` with ``columns[i]`` for each i. If too
         many cosines would need ``exact``, return False and add nothing: computing the complete tile in float32 is
         faster.
         """
-        groups = tile.unflatten(1, (GROUP, -1))
-        maxima = maxima.float().contiguous()
+        groups, maxima = tile.unflatten(1, (GROUP, -1)), _maxima(tile).float().contiguous()
         if error:
             maxima = maxima.clamp(max=1.0)  # above 1, the error may exceed the bound (cosine_error)
         bound = self._bound(self.cosines[start : start + len(tile), -1], maxima - error if error else maxima)
@@ -102,6 +100,14 @@ class TopK:
     def result(self) -> Neighbours:
         """Return the neighbours on the CPU."""
         return Neighbours(self.cosines.cpu(), self.indices.cpu())
+
+
+def _maxima(tile: Tensor) -> Tensor:
+    """Return the maximum of each group of candidates, rows × groups."""
+    if tile.stride(1) == 1:
+        return tile.unflatten(1, (GROUP, -1)).amax(1)
+    # The tile is a transposed view: undo this to read memory in order (10 times as fast), and transpose the maxima.
+    return tile.T.unflatten(0, (GROUP, -1)).amax(0).T
 
 
 def merge_neighbours(first: Neighbours, second: Neighbours, k: int) -> Neighbours:

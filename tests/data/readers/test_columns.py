@@ -163,13 +163,6 @@ def test_records_moses_files_and_tmx_match_languages_as_headers_do(tag: str, tmp
         assert list(read_pairs(BitextSource("zh", str(tmp_path / name)))) == [PAIR], name
 
 
-def test_records_in_memory_have_the_language_of_their_column(tmp_path: Path) -> None:
-    bitext = load_bitext(
-        [{"id": 1, "eng": "hello", "deu": "Hallo"}], target_language="en", cache_dir=tmp_path, cleaning=None
-    )
-    assert bitext[0] == {"source": "Hallo", "target": "hello", "language": "deu"}
-
-
 @pytest.mark.parametrize(
     ("language", "tags"), [("sr@latin", ("sr-Cyrl-RS", "sr-Latn-RS")), ("pt-BR", ("pt-PT", "PT-BR"))]
 )

@@ -444,14 +444,6 @@ def test_columns_without_letters_are_refused(tmp_path: Path, kind: str) -> None:
     assert len(list(read_pairs(_source(_file(tmp_path, "few.tsv", "1\teins\n10. 12.\tam 10.\n"))))) == 2
 
 
-def test_links_of_align_words_open_as_pairs(tmp_path: Path) -> None:
-    record = {"source": "ein Hund", "target": "a dog", "links": "0-0 1-1"}
-    path = _file(tmp_path, "links.jsonl", json.dumps(record) + "\n")
-    assert list(read_pairs(_source(path))) == [("ein Hund", "a dog")]
-    path = _file(tmp_path, "negatives.jsonl", json.dumps(record | {"negatives": ["a cat"]}) + "\n")
-    assert list(read_pairs(_source(path))) == [("ein Hund", "a dog")]
-
-
 @pytest.mark.parametrize(("name", "separator"), [("x.csv", ","), ("x.tsv", "\t")])
 def test_a_first_row_without_names_of_columns_is_a_pair(tmp_path: Path, name: str, separator: str) -> None:
     pairs = [("Ein Hund", "A dog"), ("Eine Katze", "A cat")]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -114,10 +115,11 @@ def test_the_language_in_a_name(name: str, target: str, language: str | None) ->
 PAIRS = [("ein Hund", "a dog"), ("eine Katze", "a cat")]
 
 
-def _write(path: Path, names: tuple[str, str], rows: list[tuple[str, str]]) -> str:
+def _write(path: Path, names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Write rows under these names in the format of the path."""
-    if path.suffix == ".tsv":
-        path.write_text("".join("\t".join(row) + "\n" for row in [names, *rows]), "utf-8")
+    if path.suffix in (".tsv", ".csv"):
+        separator = "\t" if path.suffix == ".tsv" else ","
+        path.write_text("".join(f"{separator.join(row)}\n" for row in [names, *rows]), "utf-8")
     else:
         table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
         if path.suffix == ".parquet":
@@ -178,16 +180,6 @@ def test_headers_of_tables_have_origin_and_licence_in_any_case(tmp_path: Path) -
     assert list(read_linked_pairs(source)) == [("ein Hund", "a dog", None, None, None, "web", "CC0")]
 
 
-@pytest.mark.parametrize("name", ["pairs.tsv", "pairs.csv"])
-def test_tables_with_a_column_of_languages_need_a_stated_one(tmp_path: Path, name: str) -> None:
-    tab = "," if name.endswith("csv") else "\t"
-    rows = [("source", "target", "language"), ("ein Hund", "a dog", "de"), ("un chien", "a dog", "fr")]
-    (tmp_path / name).write_text("".join(f"{tab.join(row)}\n" for row in rows))
-    with pytest.raises(DataError, match=r"column language of a file is not read: name the language, as in de="):
-        _read(str(tmp_path / name))
-    assert len(_read(f"und={tmp_path / name}")["und"]) == 2
-
-
 @pytest.mark.parametrize("data", ["a.en,a.de", "de=a.en,a.de", {"de": "a.en,a.de"}, "en.txt,de.txt", "a.eng,a.deu"])
 def test_joined_files_are_ordered_by_the_codes_in_their_names(folder: Path, data: object) -> None:
     for name in ("a.{}", "{}.txt"):
@@ -220,18 +212,13 @@ def test_one_file_may_hold_several_pairs_of_columns_and_varieties_are_languages(
     assert list(_paths({"zh_Hans": "m.tsv", "zh_Hant": "de-en.tsv", "zh": "fr-en.tsv"})) == ["zh_Hans", "zh_Hant", "zh"]
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet"])
 def test_the_column_language_of_a_file_needs_a_stated_language(tmp_path: Path, suffix: str) -> None:
-    rows = [{"source": "ein Hund", "target": "a dog", "language": "de"}]
-    path = tmp_path / f"p.{suffix}"
-    if suffix == "jsonl":
-        path.write_text(json.dumps(rows[0]) + "\n", "utf-8")
-    else:
-        pq.write_table(pa.Table.from_pylist(rows), path)
+    path = _write(tmp_path / f"p.{suffix}", ("source", "target", "language"), [(*PAIRS[0], "de"), (*PAIRS[1], "fr")])
     with pytest.raises(DataError, match="the column language of a file is not read: name the language, as in de="):
-        _read(str(path))
+        _read(path)
     for code in ("de", "und"):
-        assert _read(f"{code}={path}") == {code: PAIRS[:1]}
+        assert _read(f"{code}={path}") == {code: PAIRS}
 
 
 @pytest.mark.parametrize("name", ["a,b.tsv", "a,b,c.tsv"])
