@@ -12,6 +12,7 @@ from tqdm import tqdm
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_LINES = 30.0
+_LINE = "{desc}: {n_fmt} of {total_fmt}{unit}, {elapsed} elapsed, about {remaining} left"
 
 
 def configure_logging(verbose: bool = False) -> None:
@@ -55,7 +56,7 @@ class Progress(tqdm):
         if self._in_lines:
             disable = disable or not logger.isEnabledFor(logging.INFO)
             options |= dict.fromkeys(("mininterval", "maxinterval", "delay"), SECONDS_BETWEEN_LINES)
-            options["file"] = io.StringIO()
+            options |= {"file": io.StringIO(), "bar_format": _LINE}
         options["disable"] = bool(disable)
         super().__init__(*args, **options)
 
@@ -64,16 +65,4 @@ class Progress(tqdm):
         if not self._in_lines:
             super().display(msg, pos)
         elif msg is None:
-            logger.info("%s", self.line())
-
-    def line(self) -> str:
-        """Return the progress as text: items done, total, elapsed time and estimated time left."""
-        shown = self.format_dict
-        done, total, elapsed, rate = (shown[key] for key in ("n", "total", "elapsed", "rate"))
-        number = tqdm.format_sizeof if shown["unit_scale"] else "{:,}".format
-        parts = [f"{number(done)} of {number(total)}" if total else number(done)]
-        parts = [f"{parts[0]} {shown['unit'].strip()}", f"{tqdm.format_interval(elapsed)} elapsed"]
-        rate = rate or (done - self.initial) / max(elapsed, 1e-9)
-        if total and rate > 0:
-            parts.append(f"about {tqdm.format_interval((total - done) / rate)} left")
-        return f"{shown['prefix'].removesuffix(': ')}: {', '.join(parts)}"
+            logger.info("%s", str(self))

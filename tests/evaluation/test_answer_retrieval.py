@@ -39,7 +39,8 @@ class Random:
     def __init__(self, seed: int = 0) -> None:
         self.seed, self.roles = seed, set[str]()
 
-    def _encode(self, texts: list[str]) -> np.ndarray:
+    def as_role(self, role: str, texts: list[str]) -> np.ndarray:
+        self.roles.add(role)
         rows = []
         for text in texts:
             code = text.split()[0]
@@ -50,16 +51,7 @@ class Random:
         return np.array(rows, dtype=np.float32)
 
     def __call__(self, texts: list[str]) -> np.ndarray:
-        self.roles.add("")
-        return self._encode(texts)
-
-    def query(self, texts: list[str]) -> np.ndarray:
-        self.roles.add("query")
-        return self._encode(texts)
-
-    def document(self, texts: list[str]) -> np.ndarray:
-        self.roles.add("document")
-        return self._encode(texts)
+        return self.as_role("", texts)
 
 
 def test_figures_are_those_of_the_whole_ranking() -> None:

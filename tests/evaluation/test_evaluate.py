@@ -389,7 +389,7 @@ def test_prompts_of_the_model_precede_questions_and_passages(encoder_folders: di
     embedder.prompt = "The cat: "
     inputs = [(role, "The dog") for role in ("", "query", "document")]
     lookup = SentenceVectors(embedder, [embedder.view], inputs).of(embedder.view, 32)
-    found = np.concatenate([encode(["The dog"]) for encode in (lookup, lookup.query, lookup.document)])
+    found = np.concatenate([lookup.as_role(role, ["The dog"]) for role in ("", "query", "document")])
     expected = embedder.encode(["The cat: The dog", "ask: The dog", "read: The dog"], prompt="")
     np.testing.assert_allclose(found, expected, atol=1e-5)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,12 +30,6 @@ class RetrievalAccuracy:
     pairs: int
     beside: float = field(default=0.0, compare=False)  # nearer than all other sentences of both sides
 
-    @classmethod
-    def of(cls, hits: np.ndarray) -> RetrievalAccuracy:
-        """Average the hits of each direction (N × 2)."""
-        forward, backward = (100 * float(side.sum() / len(side)) for side in hits.T)
-        return cls(forward, backward, len(hits))
-
     @property
     def mean(self) -> float:
         """Return the mean of both directions."""
@@ -48,7 +42,8 @@ def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
     source, target = unit(source), unit(target)
     whole = np.flatnonzero(np.any(source, 1) & np.any(target, 1))  # zero vectors count as wrong
     beside = _beside(source[whole], target[whole], hits[whole]) if len(whole) else hits[whole]
-    return replace(RetrievalAccuracy.of(hits), beside=100 * float(beside.sum()) / hits.size)
+    forward, backward = (100 * float(side.sum() / len(side)) for side in hits.T)
+    return RetrievalAccuracy(forward, backward, len(hits), beside=100 * float(beside.sum()) / hits.size)
 
 
 def _beside(source: np.ndarray, target: np.ndarray, hits: np.ndarray) -> np.ndarray:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -44,32 +44,25 @@ class Outcomes:
 
 
 class ModelEncoder:
-    """Encode with a model: calls get its default prompt, ``query`` and ``document`` its prompts of these names."""
+    """Encode with a model: calls get its default prompt, ``as_role`` its prompt of queries or documents."""
 
     def __init__(self, model: Any) -> None:
         self.embedder = model
 
     def __call__(self, sentences: Sequence[str]) -> np.ndarray:
         """Encode with the default prompt."""
-        return self._encode("encode", sentences)
+        return self.as_role("", sentences)
 
-    def query(self, sentences: Sequence[str]) -> np.ndarray:
-        """Encode questions."""
-        return self._encode("encode_query", sentences)
-
-    def document(self, sentences: Sequence[str]) -> np.ndarray:
-        """Encode passages."""
-        return self._encode("encode_document", sentences)
-
-    def _encode(self, method: str, sentences: Sequence[str]) -> np.ndarray:
-        encode = getattr(self.embedder, method, self.embedder.encode)
+    def as_role(self, role: str, sentences: Sequence[str]) -> np.ndarray:
+        """Encode texts of one role: ``query``, ``document``, or none."""
+        encode = getattr(self.embedder, f"encode_{role}" if role else "encode", self.embedder.encode)
         return np.asarray(encode(list(sentences)), dtype=np.float32)
 
 
 def encoder_of(encode: Encode, role: str) -> Encode:
-    """Return how an encoder encodes ``query`` or ``document``: like all texts, unless it has such a method."""
-    method: Encode = getattr(encode, role, encode) if role else encode
-    return method
+    """Return how an encoder encodes texts of one role: like all texts, unless it has ``as_role``."""
+    as_role: Callable[..., np.ndarray] | None = getattr(encode, "as_role", None)
+    return encode if as_role is None else partial(as_role, role)
 
 
 class Start(NamedTuple):
@@ -187,26 +180,13 @@ class EvaluationTask(ABC):
             count = {"pairs": len(of_language)} if "pairs" in self.headings else {}
             measured = {key: float(value) for key, value in self.metrics(of_language).items()}
             languages[name] = {**count, **measured, **(others or {}).get(name, {})}
-        groups = measured_groups(rows, {**self.groups, "all": list(rows)} if groups is None else groups)
-        return Scores(languages, means(languages, groups)), Outcomes(rows, groups, self.parallel)
+        groups = {**self.groups, "all": list(rows)} if groups is None else groups
+        measured_groups = {name: [*members] for name, members in groups.items() if members and {*members} <= {*rows}}
+        means = {name: _means([languages[member] for member in members]) for name, members in measured_groups.items()}
+        return Scores(languages, means), Outcomes(rows, measured_groups, self.parallel)
 
 
-def means(languages: Mapping[str, Metrics], groups: Mapping[str, Sequence[str]]) -> dict[str, Metrics]:
+def _means(members: Sequence[Metrics]) -> Metrics:
     """Average each metric that all members of a group have; ``pairs`` is summed instead."""
-    return {
-        name: {
-            key: _mean(key, [languages[member][key] for member in members])
-            for key in languages[members[0]]
-            if all(key in languages[member] for member in members)
-        }
-        for name, members in groups.items()
-    }
-
-
-def measured_groups(languages: Collection[str], groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Select the groups whose members were all measured."""
-    return {name: list(members) for name, members in groups.items() if members and set(members) <= set(languages)}
-
-
-def _mean(key: str, values: list[float]) -> float:
-    return sum(values) if key == "pairs" else sum(values) / len(values)
+    totals = {key: sum(member[key] for member in members) for key in members[0] if all(key in each for each in members)}
+    return {key: total if key == "pairs" else total / len(members) for key, total in totals.items()}

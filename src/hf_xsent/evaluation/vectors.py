@@ -89,12 +89,8 @@ class VectorLookup:
 
     def __call__(self, texts: Sequence[str]) -> np.ndarray:
         """Look up texts with the default prompt."""
-        return self.vectors.rows(self.view, self.dim, "", texts)
+        return self.as_role("", texts)
 
-    def query(self, texts: Sequence[str]) -> np.ndarray:
-        """Look up questions."""
-        return self.vectors.rows(self.view, self.dim, "query", texts)
-
-    def document(self, texts: Sequence[str]) -> np.ndarray:
-        """Look up passages."""
-        return self.vectors.rows(self.view, self.dim, "document", texts)
+    def as_role(self, role: str, texts: Sequence[str]) -> np.ndarray:
+        """Look up texts of one role."""
+        return self.vectors.rows(self.view, self.dim, role, texts)

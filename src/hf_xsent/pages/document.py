@@ -36,7 +36,7 @@ class Document:
             parts += [f"## {markdown_text(title)}", *texts] if texts else []
         return "\n\n".join(filter(None, parts)) + "\n"
 
-    def html(self, style: str = "") -> str:
+    def html(self) -> str:
         """Return a complete HTML file whose content security policy loads nothing."""
         sections = [
             "\n".join(["<section>", f"<h2>{escape(title)}</h2>", *map(_html, section), "</section>"])
@@ -55,7 +55,7 @@ class Document:
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <title>{escape(self.title)}</title>
 <style>
-{charts}{sheet}{style}</style>
+{charts}{sheet}</style>
 </head>
 <body>
 <main>
