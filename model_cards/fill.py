@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from hf_xsent.evaluation.report import read_reports
 from hf_xsent.models import METHODS
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
@@ -51,6 +52,8 @@ def filled(name: str, published: dict[str, Any]) -> str:
 def measured(name: str, trained: dict[str, Any]) -> str:
     """Render the card of a model that was trained here: its recipe and its measured results."""
     recipe = yaml.safe_load((RECIPES / trained["recipe"]).read_text("utf-8"))
+    of_all = [report.settings for report in read_reports(RESULTS / trained["results"])]
+    fingerprints = {settings["model_fingerprint"] for settings in of_all if settings["model"] == trained["model"]}
     facts = CardFacts(
         name=name,
         **{key: trained[key] for key in ("base_model", "license", "languages", "dimensions", "training")},
@@ -58,7 +61,7 @@ def measured(name: str, trained: dict[str, Any]) -> str:
         max_length=recipe["max_length"],
         recipe=recipe,
         repository=f"org/{name}",
-        tables=read_tables(RESULTS / trained["results"], model=trained["model"]),
+        tables=read_tables(RESULTS / trained["results"], fingerprints=fingerprints),
     )
     note = "> **The weights are not published**: `docs/train_a_strong_model.md` has the commands that train them."
     return str(render_card(facts)).replace("\n## Use\n", f"\n{note}\n\n## Use\n", 1)

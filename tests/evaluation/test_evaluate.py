@@ -19,7 +19,7 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.evaluation.evaluate import check_views, describe, measure_tasks
 from hf_xsent.evaluation.mining_f1 import BuccTask
-from hf_xsent.evaluation.registry import TASKS, read_tasks
+from hf_xsent.evaluation.registry import TASKS, load_tasks
 from hf_xsent.evaluation.report import Report, published_lines, published_scores, read_reports, task_table
 from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.similarity import Sts17Task
@@ -99,7 +99,7 @@ def test_two_tasks_of_one_name_are_refused(tasks: list[EvaluationTask], tmp_path
         evaluate("model", [*tasks, tasks[0]])
     with pytest.raises(RecipeError, match="the task pairs is given twice"):
         (tmp_path / "de.tsv").write_text("Ja.\tYes.\n", encoding="utf-8")
-        read_tasks([f"pairs={tmp_path / 'de.tsv'}"], pairs=[("Nein.", "No.")])
+        load_tasks([f"pairs={tmp_path / 'de.tsv'}"], pairs=[("Nein.", "No.")])
 
 
 def test_each_view_gives_what_it_gives_alone(tiny_encoders: Path, tasks: list[EvaluationTask]):

@@ -237,14 +237,6 @@ def test_the_code_of_a_card_gives_the_embeddings_of_sentence_transformers(
     np.testing.assert_allclose(names["encode"](sentences), expected, atol=1e-5)
 
 
-def test_results_of_several_models_are_refused(results: Path) -> None:
-    run = json.loads(results.read_text("utf-8"))["runs"][0]
-    runs = [run | {"settings": run["settings"] | {"model_fingerprint": name}} for name in ("a", "b")]
-    results.write_text(json.dumps({"runs": runs}), "utf-8")
-    with pytest.raises(DataError, match="has results of several models"):
-        read_tables(results)
-
-
 def test_a_card_takes_the_results_of_this_model_only(exported: Path, run_folder: Path, results: Path) -> None:
     run = json.loads(results.read_text("utf-8"))["runs"][0]
     other = run | {"settings": run["settings"] | {"model": "tiny", "model_fingerprint": "another"}}

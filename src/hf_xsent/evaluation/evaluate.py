@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import ModelError, RecipeError
-from hf_xsent.evaluation.registry import read_tasks
+from hf_xsent.evaluation.registry import load_tasks
 from hf_xsent.evaluation.report import (
     Measurement,
     Report,
@@ -92,7 +92,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
         print(report.task, report.groups["all"]["mean"])
     ```
     """
-    tasks = read_tasks(settings.tasks, settings.languages, settings.pairs)
+    tasks = load_tasks(settings.tasks, settings.languages, settings.pairs)
     if settings.page is not None:
         check_writable(settings.page, [settings.output] if settings.output else [])
     if all(isinstance(model, str | os.PathLike) for model in settings.model):

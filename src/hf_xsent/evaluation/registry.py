@@ -90,34 +90,12 @@ def check_options(name: str, options: Any) -> TaskSettings:
     return settings
 
 
-def load_tasks(
-    sources: Mapping[str, Any], languages: Mapping[str, Iterable[str]] | None = None
-) -> list[EvaluationTask]:
-    """Load each task from a folder, the Hub or a mapping of options; ``languages`` selects languages by task."""
-    if not isinstance(languages or {}, Mapping):
-        raise RecipeError(
-            "languages must be a dict from task to language codes, such as {'tatoeba': ['de']}, not "
-            f"{shortened(languages)}"
-        )
-    for name in languages or {}:
-        if name not in sources:
-            known = f"{', '.join(sources)}{did_you_mean(name, sources)}"
-            raise RecipeError(f"languages are given for {name!r}, which is not among the tasks {known}")
-    tasks = []
-    for name, source in sources.items():
-        options = dict(source) if isinstance(source, Mapping) else {"data": source}
-        if name in (languages or {}):
-            options["languages"] = list((languages or {})[name])
-        tasks.append(load_task(name, options))
-    return tasks
-
-
-def read_tasks(tasks: Any, languages: Any = None, pairs: Any = None) -> list[EvaluationTask]:
-    """Load the tasks that settings name: a mapping, words such as ``tatoeba=FOLDER``, or tasks that are loaded.
+def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None) -> list[EvaluationTask]:
+    """Load a mapping from tasks to folders, Hub ids or options, words such as ``tatoeba=FOLDER``, or loaded tasks.
 
     A word without a name is a folder with a folder per task. ``pairs`` are the data of the task of this name, in files
-    or in memory; ``tasks`` may be pairs in memory, too. ``languages`` are a mapping, or words such as ``tatoeba=de,fr``
-    or, for a single task, ``de``.
+    or in memory; ``tasks`` may be pairs in memory, too. ``languages`` are a mapping from tasks to codes, or words such
+    as ``tatoeba=de,fr`` or, for a single task, ``de``.
     """
     if isinstance(tasks, Sequence) and tasks and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages:
@@ -131,9 +109,15 @@ def read_tasks(tasks: Any, languages: Any = None, pairs: Any = None) -> list[Eva
     names = [*sources, *([] if pairs is None else [PairsTask.name])]
     if not names:
         raise RecipeError("tasks is missing: give --tasks or --pairs")
-    selected = dict(languages) if isinstance(languages, Mapping) else _languages(languages or (), names)
-    own = [] if pairs is None else [_own_pairs(pairs, selected.pop(PairsTask.name, None))]
-    return _distinct([*(load_tasks(sources, selected) if sources or selected else []), *own])
+    selected = languages if isinstance(languages, Mapping) else _languages(languages or (), names)
+    if unknown := [name for name in selected if name not in names]:
+        known = f"{', '.join(names)}{did_you_mean(unknown[0], names)}"
+        raise RecipeError(f"languages are given for {unknown[0]!r}, which is not among the tasks {known}")
+    loaded = []
+    for name, source in sources.items():
+        options = dict(source) if isinstance(source, Mapping) else {"data": source}
+        loaded.append(load_task(name, options | ({"languages": [*selected[name]]} if name in selected else {})))
+    return _distinct([*loaded, *([] if pairs is None else [_own_pairs(pairs, selected.get(PairsTask.name))])])
 
 
 def _distinct(tasks: list[EvaluationTask]) -> list[EvaluationTask]:

@@ -40,20 +40,18 @@ class EvaluationTable:
 
 def read_tables(
     *paths: str | Path,
-    model: str | None = None,
     fingerprints: Collection[str] | None = None,
     encoding: Mapping[str, Any] = MappingProxyType({}),
     start: str = "",
 ) -> list[EvaluationTable]:
-    """Return a table per benchmark from results files of one model, or of the one that they name ``model``.
+    """Return a table per benchmark from results files; with ``fingerprints``, from results of a model with one of them.
 
-    With ``fingerprints``, only results of a model with one of them count. Results with other settings than
-    ``encoding``, such as another layer, are in tables only, and not for the Hub. ``start`` is the encoder before
-    training, with which they may be compared.
+    Results with other settings than ``encoding``, such as another layer, are in tables only, and not for the Hub.
+    ``start`` is the encoder before training, with which they may be compared.
     """
     reports = []
     for path in paths:
-        named = [report for report in read_reports(path) if model in (None, report.settings["model"])]
+        named = read_reports(path)
         if not named:
             missing = f"{path} has no results" if Path(path).is_file() else f"no such file: {path}"
             raise DataError(f"{missing}: write results with hf-xsent evaluate --output")
@@ -69,10 +67,6 @@ def read_tables(
                 "that it was exported from"
             )
         reports += of_model
-    if fingerprints is None and len({report.settings.get("model_fingerprint") for report in reports}) > 1:
-        files = ", ".join(map(str, paths))
-        verb = "has" if len(paths) == 1 else "have"
-        raise DataError(f"{files} {verb} results of several models: evaluate this model alone, with another --output")
     different = {_measured(report): report for report in sorted(reports, key=lambda report: bool(report.differences))}
     return [_table(report, encoding, start) for report in different.values()]
 
