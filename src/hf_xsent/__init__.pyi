@@ -1,4 +1,4 @@
-# The public names, each once: for type checkers, and for __init__.py, which loads each from its module here.
+# The public names, for type checkers; __init__.py loads each when it is first used.
 from hf_xsent.comparison.compare import compare as compare
 from hf_xsent.data.bitext import load_bitext as load_bitext
 from hf_xsent.data.perturbing import perturb as perturb

@@ -63,4 +63,4 @@ def test_the_task_reports_the_accuracy_of_each_language(tmp_path: Path):
     assert [metrics["accuracy"] for metrics in scores.languages.values()] == pytest.approx(accuracies.tolist())
     assert scores.groups["all"]["hidden"] == pytest.approx(100 - accuracies.mean())
     assert scores.groups["all"]["chance"] == pytest.approx(100 / 3)
-    assert float(task.main_score(outcomes.rows["sw"])) == pytest.approx(scores.languages["sw"]["hidden"])
+    assert float(task.metrics(outcomes.rows["sw"])["hidden"]) == pytest.approx(scores.languages["sw"]["hidden"])

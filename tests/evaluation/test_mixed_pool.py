@@ -75,7 +75,9 @@ def test_the_task_reports_percentages_by_language(vectors: np.ndarray) -> None:
     for name, rows in outcomes.rows.items():
         figures = scores.languages[name]
         assert (
-            figures["beside"] == pytest.approx(float(task.main_score(rows))) == pytest.approx(100 * rows[:, 1].mean())
+            figures["beside"]
+            == pytest.approx(float(task.metrics(rows)["beside"]))
+            == pytest.approx(100 * rows[:, 1].mean())
         )
         assert figures["alone"] >= figures["beside"] and figures["max_rank"] >= LANGUAGES - 1
     assert scores.groups["all"]["own"] == pytest.approx(np.mean([one["own"] for one in scores.languages.values()]))

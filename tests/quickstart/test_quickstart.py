@@ -87,7 +87,7 @@ def test_the_quickstart_with_your_own_pairs_trains_a_model(
     assert "query: " in printed and "warning: the held-out pairs are too easy" in printed
     assert main(arguments) == 2  # the folder is taken
     assert main([*arguments[:-1], str(data)]) == 2
-    assert "my.tsv is a file: choose a folder" in capsys.readouterr().err
+    assert "my.tsv: Not a directory" in capsys.readouterr().err
 
 
 def test_the_pool_is_searched_with_the_same_length_before_and_after_training(

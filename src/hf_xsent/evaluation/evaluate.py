@@ -15,6 +15,7 @@ from typing import Any
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.evaluation.registry import load_tasks
 from hf_xsent.evaluation.report import (
+    NOTE,
     Measurement,
     Report,
     compare_with_first,
@@ -24,7 +25,7 @@ from hf_xsent.evaluation.report import (
 )
 from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.settings import EvaluateSettings
-from hf_xsent.evaluation.summary import NOTE, notes, summary_page, summary_table
+from hf_xsent.evaluation.summary import notes, summary_page, summary_table
 from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder, Start
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.files import check_writable, digest, write_json, write_text

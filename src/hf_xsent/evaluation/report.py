@@ -18,6 +18,7 @@ from hf_xsent.evaluation.significance import Difference, paired_differences
 from hf_xsent.evaluation.task import EvaluationTask, Metrics, Outcomes, Scores
 from hf_xsent.pages.tables import Table
 
+NOTE = "* the 95% interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
 
 
@@ -34,7 +35,6 @@ class Report:
     languages: dict[str, Metrics]
     data: str = ""  # an id on the Hub, or names of files or folders
     compared_with: str = ""  # the first of several models
-    compared_fingerprint: str = ""  # of that model
     differences: dict[str, dict[str, list[float]]] = field(  # to it: value, low and high of each metric
         default_factory=dict
     )
@@ -113,8 +113,7 @@ def compare_with_first(task: EvaluationTask, name: str, first: Measurement, othe
         key: {metric: [round(value, 4) for value in astuple(difference)] for metric, difference in of_key.items()}
         for key, of_key in differences.items()
     }
-    fingerprint = str(first.report.settings.get("model_fingerprint", ""))
-    return replace(other.report, compared_with=name, compared_fingerprint=fingerprint, differences=rounded)
+    return replace(other.report, compared_with=name, differences=rounded)
 
 
 def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str:
@@ -137,9 +136,8 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
         rows.append(row)
     headings = (heading for name in others for heading in (name, "difference (95% interval)"))
     title = f"{task.title}, {task.headings[metric]}"
-    notes = "* the interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
     verdicts = "\n".join(_verdict(first, name, reports[name].differences, metric) for name in others)
-    return f"{Table([title, first, *headings], rows)}\n{notes}\n{verdicts}\n{task.protocol}"
+    return f"{Table([title, first, *headings], rows)}\n{NOTE}\n{verdicts}\n{task.protocol}"
 
 
 def _figure(report: Report, name: str, metric: str) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
-from hf_xsent.evaluation.report import Report, join_settings
+from hf_xsent.evaluation.report import NOTE, Report, join_settings
 from hf_xsent.evaluation.significance import Difference
 from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.pages.charts import bar_chart
@@ -14,8 +14,6 @@ from hf_xsent.pages.document import Document, Html, Part, fold, heading, legend
 from hf_xsent.pages.tables import Table
 
 Reports = Mapping[str, Mapping[str, Report]]  # by model and task
-
-NOTE = "* the 95% interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
 
 
 def summary_table(tasks: Sequence[EvaluationTask], reports: Reports) -> Table:

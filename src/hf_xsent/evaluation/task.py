@@ -160,11 +160,6 @@ class EvaluationTask(ABC):
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
         """Compute metrics of a language, the main one included, from (bootstrap samples ×) items × columns."""
 
-    @classmethod
-    def main_score(cls, rows: np.ndarray) -> np.ndarray:
-        """Compute the main metric of a language from (bootstrap samples ×) items × columns of their outcomes."""
-        return np.asarray(cls.metrics(rows)[cls.main_metric])
-
     def scored(
         self,
         rows: dict[str, np.ndarray],

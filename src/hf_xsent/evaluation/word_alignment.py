@@ -102,7 +102,7 @@ class WordAlignmentTask(EvaluationTask):
         depth = len(embedder.model.backbone.layers)
         chooser = next(gold for gold in self.sets if gold.name == self.choose)
         of_chooser = {layer: _counts(embedder, layer, chooser.pairs) for layer in range(1, depth + 1)}
-        best = max(of_chooser, key=lambda layer: float(self.main_score(of_chooser[layer])))
+        best = max(of_chooser, key=lambda layer: float(self.metrics(of_chooser[layer])[self.main_metric]))
         others: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for gold in self.sets:

@@ -121,8 +121,6 @@ def _empty_folder(output: str | None) -> Path:
         names = chain(["quickstart"], (f"quickstart-{number}" for number in count(2)))
         return Path(next(name for name in names if not Path(name).exists()))
     folder = Path(output)
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file: choose a folder with --output")
     if folder.exists() and any(folder.iterdir()):
         raise OutputError(f"{folder} is not empty: choose another folder with --output")
     return folder
