@@ -195,16 +195,6 @@ def test_a_resumed_run_that_changed_is_refused_or_recorded(data: Path, encoder_f
     assert state["changes"][0]["changed"]["max_steps"] == [4, 5]
 
 
-def test_a_resumed_run_trains_with_a_changed_rate(data: Path, encoder_folders: dict[str, Path]) -> None:
-    settings = {"train": f"en={data}/train-en.tsv", "save_total_limit": 2, "logging_steps": 1}
-    settings |= {"lr_scheduler_type": "constant", "warmup_steps": 0}
-    xnli(_flags(data, encoder_folders["bert"], **settings))
-    unfinish(data / "out", "checkpoint-4")
-    xnli(_flags(data, encoder_folders["bert"], "--resume_with_changes", "--learning_rate=1e-6", **settings))
-    lines = [json.loads(line) for line in (data / "out/metrics.jsonl").read_text().splitlines()]
-    assert [line["learning_rate"] for line in lines if "learning_rate" in line] == [1e-3, 1e-3, 1e-6, 1e-6]
-
-
 @pytest.mark.parametrize(
     ("task", "more", "kind", "told"),
     [

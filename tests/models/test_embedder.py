@@ -106,15 +106,6 @@ def test_an_empty_sentence_has_a_vector(tiny_encoders: Path) -> None:
     )
 
 
-def test_more_sentences_than_one_tokenizer_call_takes(
-    encoder_folders: dict[str, Path], sentences: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    embedder = _embedder(encoder_folders["bert"])
-    expected = embedder.encode(sentences)
-    monkeypatch.setattr("hf_xsent.models.text_encoder._SENTENCES_PER_TOKENIZER_CALL", 4)
-    np.testing.assert_allclose(embedder.encode(sentences), expected, atol=1e-6)
-
-
 def test_sentences_are_cut_at_the_models_length_or_the_callers(tiny_encoders: Path, sentences: list[str]) -> None:
     model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders), max_length=9, pooling="mean").eval()
     tokenizer = AutoTokenizer.from_pretrained(tiny_encoders)

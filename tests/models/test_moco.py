@@ -253,12 +253,6 @@ def test_the_preset_is_the_papers() -> None:
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"objectives": {MOCO: {"queue_size": 0}}}, "objectives.momentum_contrast.queue_size 0 is not at least 1"),
-        (
-            {"objectives": {MOCO: {"momentum": 1.0}}},
-            "objectives.momentum_contrast.momentum 1.0 is not at least 0 and below 1",
-        ),
-        ({"objectives": {MOCO: {"projection": 0}}}, "objectives.momentum_contrast.projection 0 is not at least 1"),
         ({"training_mlp": True}, "momentum_contrast does not support the setting training_mlp"),
         ({"lora_rank": 4}, "momentum_contrast does not support the setting lora_rank"),
         ({"languages": ["de", "en"]}, "momentum_contrast does not support the setting languages"),
@@ -274,9 +268,3 @@ def test_settings_that_make_no_sense_are_an_error(
 ) -> None:
     with pytest.raises(RecipeError, match=f"^{error}"):
         MoCoAlignedBert.from_backbone(str(encoder_folders["bert-mlm"]), **{"max_length": 64} | settings)
-
-
-def test_a_stated_objective_keeps_what_the_method_says_of_it() -> None:
-    tlm = MoCoConfig(objectives={TLM: 0.5}).objectives[TLM]
-    assert (tlm.weight, tlm.reset_positions) == (0.5, False)
-    assert MoCoConfig(objectives={TLM: {"reset_positions": True}}).objectives[TLM].reset_positions

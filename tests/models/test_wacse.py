@@ -299,25 +299,6 @@ def test_only_sentences_with_a_masked_word_are_encoded_again(encoder_folders: di
     )
 
 
-@pytest.mark.parametrize(
-    ("objectives", "error"),
-    [
-        ({WTR: {"temperature": 0.0}}, "objectives.word_translation_ranking.temperature 0.0 is not above 0"),
-        (
-            {AWP: {"masked_share": 0.0}},
-            "objectives.aligned_word_prediction.masked_share 0.0 is not above 0 and at most 1",
-        ),
-        (
-            {AWP: {"masked_share": 1.5}},
-            "objectives.aligned_word_prediction.masked_share 1.5 is not above 0 and at most 1",
-        ),
-    ],
-)
-def test_settings_out_of_range_are_an_error(objectives: dict[str, Any], error: str) -> None:
-    with pytest.raises(RecipeError, match=f"^{error}$"):
-        WacseConfig(objectives=objectives)
-
-
 def test_the_head_starts_from_the_checkpoints_own(encoder_folders: dict[str, Path]) -> None:
     trained = WacseForPreTraining.from_backbone(str(encoder_folders["bert-mlm"]), max_length=64)
     plain = WacseForPreTraining.from_backbone(str(encoder_folders["bert"]), max_length=64)

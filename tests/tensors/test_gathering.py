@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import time
-from datetime import timedelta
-from pathlib import Path
-
 import pytest
 import torch
-import torch.distributed as dist
-from processes import answers_of, start
+from processes import answers_of
 from torch import Tensor
 
 from hf_xsent.tensors.gathering import (
@@ -55,25 +49,3 @@ def test_one_process_gathers_its_own_rows() -> None:
 @pytest.mark.parametrize(("count", "mean"), [(4, 1.5), (1, 6.0), (0, 6.0)])
 def test_a_mean_over_no_rows_stays_finite(count: int, mean: float) -> None:
     assert mean_over_processes(torch.tensor(6.0), torch.tensor(count)).item() == mean
-
-
-def _lose(rank: int, folder: str, ends: bool) -> None:
-    """Leave rank 1 out of a collective operation; the others write a file if torch raises an error."""
-    meeting = {"init_method": f"file://{folder}/meeting", "rank": rank, "world_size": 3}
-    dist.init_process_group("gloo", timeout=timedelta(seconds=2), **meeting)
-    dist.barrier()
-    if rank == 1:
-        while not ends and len(list(Path(folder).glob("*.txt"))) < 2:
-            time.sleep(0.1)
-        os._exit(0)
-    try:
-        gather_rows(torch.ones(2, 2))
-    except RuntimeError:
-        (Path(folder) / f"{rank}.txt").touch()
-    os._exit(0)
-
-
-@pytest.mark.parametrize("ends", [True, False])
-def test_no_process_waits_for_a_lost_one(tmp_path: Path, ends: bool) -> None:
-    start(3, _lose, str(tmp_path), ends)
-    assert sorted(path.name for path in tmp_path.glob("*.txt")) == ["0.txt", "2.txt"]

@@ -16,7 +16,6 @@ from transformers import AutoTokenizer
 
 from hf_xsent import XlmrWithRTLHead
 from hf_xsent.data.sampling.collators import PairCollator
-from hf_xsent.tensors.gathering import gather_rows
 from hf_xsent.training.large_batch import cached_loss
 
 Pairs = list[tuple[str, str]]
@@ -121,10 +120,3 @@ def test_gradients_are_those_of_one_process(encoder_folders: dict[str, Path], pa
             some = [pair for part in parts for pair in (part[: len(part) // 2], part[len(part) // 2 :])[half]]
             (model(**_batch(folder, some)).loss / 2).backward()
         _assert_equal(f"{mix}, accumulated", gradients[f"{mix}, accumulated"], _gradient(model))
-
-
-def test_one_process_gathers_its_own_rows() -> None:
-    rows = torch.randn(3, 2)
-    gathered, start = gather_rows(rows)
-    assert gathered is rows
-    assert start == 0

@@ -17,7 +17,7 @@ from huggingface_hub import ModelCard
 from pandas import DataFrame
 from safetensors.torch import load_file
 from training_run import unfinish
-from transformers import AutoModel, AutoTokenizer, TrainerCallback, TrainingArguments
+from transformers import AutoModel, AutoTokenizer, TrainingArguments
 
 from hf_xsent import (
     AlignmentTrainer,
@@ -34,7 +34,6 @@ from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.publishing.hub import plan_upload
 from hf_xsent.publishing.model_card import facts_of_run
-from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
 from hf_xsent.runs.run import RUN_STATE_FILE, RunState
 from sentence_transformers import SentenceTransformer
 
@@ -192,28 +191,6 @@ def test_a_run_from_python_resumes_and_ends_as_one_of_the_command_line(
     assert RunState.read(tmp_path) == RunState(**state)
 
 
-CHANGES: tuple[tuple[dict[str, Any], str], ...] = (  # those of test_resuming hold from Python, too
-    ({"save_steps": 3}, "save_steps 2, now 3"),
-    ({"objectives": {"translation_ranking": {"temperature": 0.1}}}, "objectives.translation_ranking"),
-    ({"encoder": "xlm-roberta"}, "model "),
-)
-
-
-def test_python_refuses_to_resume_a_run_that_changed(
-    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
-) -> None:
-    _trainer(encoder_folders["bert"], _arguments(tmp_path, max_steps=4, **SAVING), {"de": pairs}).train()
-    for changes, shown in CHANGES:
-        encoder, objectives = changes.get("encoder", "bert"), changes.get("objectives", RANKING)
-        arguments = {key: value for key, value in changes.items() if key not in ("encoder", "objectives")}
-        arguments = {"max_steps": 4, **SAVING} | arguments
-        trainer = _trainer(
-            encoder_folders[encoder], _arguments(tmp_path, **arguments), {"de": pairs}, objectives=objectives
-        )
-        with pytest.raises(OutputError, match=f"changed since step 4: .*{shown}.*allow_changes=True"):
-            trainer.train(resume_from_checkpoint=True)
-
-
 def test_allowed_changes_are_applied_and_recorded(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
 ) -> None:
@@ -282,22 +259,6 @@ def test_a_sentence_transformer_trains_in_stages(
         assert any(".layer.1.output.dense.weight" in name for name in equal) is (layers == 2)
     assert facts_of_run(tmp_path / "start-1")["pairs"] == facts_of_run(tmp_path / "0")["pairs"] == {"de": 16}
     assert facts_of_run(tmp_path / "1")["pairs"] == {"de": 32}
-
-
-def test_two_trainers_do_not_share_a_folder(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:
-    encoder = encoder_folders["bert"]
-    trainer = _trainer(encoder, _arguments(tmp_path), {"de": pairs})
-    with claim_folder(tmp_path), pytest.raises(OutputError, match="is in use by another process"):
-        trainer.train()
-
-    class Second(TrainerCallback):
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            with pytest.raises(OutputError, match="is in use by another process"):
-                _trainer(encoder, _arguments(tmp_path), {"de": pairs}).train(overwrite=True)
-
-    trainer.add_callback(Second)
-    trainer.train()
-    assert not (tmp_path / CLAIM_FILE).exists()
 
 
 def test_python_finishes_a_run_of_the_command_line(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-import yaml
 from processes import answers_of
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -179,14 +177,3 @@ def test_what_does_not_go_with_a_queue_is_refused_before_anything_is_read(
     with pytest.raises(RecipeError, match=told):
         ppa.start(**changes)
     assert not ppa.out.exists()
-
-
-def test_the_saved_recipe_names_the_settings(ppa: Run) -> None:
-    ppa.start(max_steps=1, save_strategy="no", eval_strategy="no")
-    saved = yaml.safe_load((ppa.out / "recipe.yaml").read_text())
-    assert saved["method"] == "ppa" and saved["objectives"].keys() == PPA["objectives"].keys()
-    for name, stated in PPA["objectives"].items():
-        assert stated.items() <= saved["objectives"][name].items()
-    config = json.loads((ppa.out / "config.json").read_text())["hf_xsent"]
-    assert config["random_input_shuffling"] is True
-    assert config["objectives"][TLM]["reset_positions"] is False

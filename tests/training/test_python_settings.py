@@ -59,14 +59,6 @@ def test_objectives_without_a_weight_retain_the_weights_of_the_method(
     assert pretrain.parse([str(tmp_path / "recipe.yaml")]).config.objectives == expected
 
 
-def test_objectives_without_a_weight_retain_that_of_the_recipe(tmp_path: Path) -> None:
-    stated = {"translation_ranking": {"weight": 2.0}, "masked_language_modeling": 0.3}
-    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(BASE | {"objectives": stated}), "utf-8")
-    changed = {"translation_ranking": {"temperature": 0.1}, "masked_language_modeling": {"masked_share": 0.2}}
-    recipe = pretrain.read({"objectives": changed}, recipe=tmp_path / "recipe.yaml")
-    assert [one.weight for one in recipe.config.objectives.values()] == [2.0, 0.3]
-
-
 def test_keeping_all_checkpoints_can_be_stated_in_every_form(tmp_path: Path) -> None:
     """Also in the recipe that a run writes."""
     (tmp_path / "stated.yaml").write_text(yaml.safe_dump(BASE | {"save_total_limit": None}), "utf-8")

@@ -269,15 +269,6 @@ def test_every_language_is_drawn_as_its_share_says(
         assert sum(bitext[row]["language"] == "de" for row in trainer.train_sampler()) == german
 
 
-def test_sentences_are_cut_at_the_models_length(
-    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
-) -> None:
-    trainer = _trainer(encoder_folders["bert"], bitext, _arguments(tmp_path / "run"), max_length=6)
-    batch = next(iter(trainer.get_train_dataloader()))
-    assert batch["source_input_ids"].shape[1] == batch["target_input_ids"].shape[1] == 6
-    assert len(batch["source_input_ids"]) == 8
-
-
 def test_the_tokenizer_is_that_of_the_models_folder(
     encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
 ) -> None:
