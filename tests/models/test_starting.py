@@ -176,7 +176,6 @@ def test_a_teacher_with_the_weights_of_the_model_does_not_train_with_it(
     )  # fmt: skip
     for teachers in [{objective: start.encode}, *([None] if objective == "interpolation" else [])]:
         trainer = AlignmentTrainer(model, arguments, {"de": pairs}, teachers=teachers)  # type: ignore[arg-type]
-        assert trainer.teachers is not None
         before = start.encode(sentences)
         trainer.train()
         assert np.abs(start.encode(sentences) - before).max() > 0.1
@@ -189,7 +188,6 @@ def test_the_teacher_of_interpolation_embeds_as_the_model_does(stating: str, tmp
         stating, objectives={"interpolation": 1.0}, pooling="cls", normalize=False
     )
     teachers = AlignmentTrainer(model, arguments, {"de": pairs}).teachers
-    assert teachers is not None
     np.testing.assert_allclose(teachers.encode_by_objective["interpolation"](["a dog"]), model.encode(["a dog"]))
     with pytest.raises(RecipeError, match="interpolation keeps the embeddings of the start"):
         SentenceEncoderForPreTraining.from_pretrained(stating, objectives={"interpolation": 1.0}, encoder_layers=2)
@@ -232,7 +230,6 @@ def test_a_teacher_is_a_model_its_encode_or_its_name(stating: str, tmp_path: Pat
     model = SentenceEncoderForPreTraining.from_pretrained(stating, objectives={"distillation": 1.0})
     arguments = TrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")
     teachers = AlignmentTrainer(model, arguments, {"de": pairs}, teachers={"distillation": given}).teachers
-    assert teachers is not None
     vectors = teachers.encode_by_objective["distillation"](["a dog"])
     np.testing.assert_allclose(vectors, teacher.encode(["a dog"]), atol=1e-5)
 

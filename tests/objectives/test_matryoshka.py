@@ -38,25 +38,10 @@ def test_the_loss_is_the_mean_over_the_widths_of_cut_and_scaled_vectors() -> Non
     torch.testing.assert_close(_loss(pairs, [8, 4, 1], temperature=0.1), expected)
 
 
-def test_the_full_width_alone_is_translation_ranking() -> None:
-    pairs = _pairs()
-    expected = translation_ranking_loss(pairs.source, pairs.target)
-    torch.testing.assert_close(_loss(pairs, [8]), expected)
-
-
 def test_repeated_sentences_stay_masked_at_every_width() -> None:
     pairs = _pairs(2)
     same = replace(pairs, source_identity=torch.zeros(2))
     assert _loss(same, [8, 2]).item() == 0
-
-
-@pytest.mark.parametrize("width", [2, 4])
-def test_numbers_beyond_the_widest_cut_do_not_count(width: int) -> None:
-    pairs = _pairs()
-    pairs.source.requires_grad_()
-    _loss(pairs, [width, 1]).backward()
-    assert pairs.source.grad is not None
-    assert pairs.source.grad[:, :width].all() and not pairs.source.grad[:, width:].any()
 
 
 def test_the_settings_of_translation_ranking_apply_at_every_width() -> None:

@@ -16,7 +16,7 @@ from hf_xsent.errors import ModelError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.loading import load_config
 from hf_xsent.objectives.base import Needs
-from hf_xsent.training.teacher import Teachers
+from hf_xsent.training.teacher import Teachers, load_teachers
 from sentence_transformers import SentenceTransformer
 
 CPU = torch.device("cpu")
@@ -34,7 +34,8 @@ def _student(teacher: Path | str, encoder: Path, **settings: Any) -> AlignmentCo
 def _vectors(teacher: Path, encoder: Path, **settings: Any) -> torch.Tensor:
     """Return what a teacher makes of the targets of a batch."""
     arguments: Any = SimpleNamespace(device=CPU, bf16=False)
-    teachers = Teachers.load(_student(teacher, encoder, **settings), arguments)
+    model: Any = SimpleNamespace(config=_student(teacher, encoder, **settings), parameters=tuple)
+    teachers = Teachers(load_teachers(model.config, arguments), model, arguments)
     taught = teachers({"target_texts": SENTENCES, "x": 1}, CPU)
     assert taught.keys() == {"distillation_teacher_target", "x"}
     vectors: torch.Tensor = taught["distillation_teacher_target"]
@@ -98,9 +99,10 @@ def test_equal_teachers_embed_a_side_once_and_each_objective_gets_its_sides(monk
     kinds = {name: SimpleNamespace(needs=Needs(teacher=frozenset(needed))) for name, needed in sides.items()}
     monkeypatch.setattr("hf_xsent.training.teacher.objective_class", kinds.get)
     same = teacher("a")
-    taught = Teachers({"one": same, "two": same, "three": teacher("other")})(
-        {"source_texts": ["x"], "target_texts": ["y"]}, CPU
-    )
+    model: Any = SimpleNamespace(config=SimpleNamespace(objectives=sides), parameters=tuple)
+    arguments: Any = None  # nothing is opened
+    teachers = Teachers({"one": same, "two": same, "three": teacher("other")}, model, arguments)
+    taught = teachers({"source_texts": ["x"], "target_texts": ["y"]}, CPU)
     assert calls == [("a", ["y"]), ("a", ["x"]), ("other", ["y"])]
     assert {name: vectors[0, 0].item() for name, vectors in taught.items()} == {
         "one_teacher_target": 1,

@@ -50,8 +50,11 @@ def cached_loss(trainer: Trainer, model: nn.Module, batch: Batch, pairs_per_chun
             for name, sampled in encoded.sampled.items():
                 counts[name].append([part.count for part in sampled])
     many = len(chunks) >= _MANY_CHUNKS and trainer.args.device.type == "cpu"
-    with _freed_memory_returned() if many else nullcontext():
-        total, losses, gradients = _sentence_gradients(unwrapped, parts, batch)
+    if many:
+        return_freed_memory()
+    total, losses, gradients = _sentence_gradients(unwrapped, parts, batch)
+    if many:
+        return_freed_memory()
     total_counts = {
         name: [sum_over_processes(sum(part)) for part in zip(*of_chunks, strict=True)]
         for name, of_chunks in counts.items()
@@ -94,7 +97,9 @@ def _sentence_gradients(
     whole = SentencePairs.joined(parts)
     sizes = [{name: len(vectors) for name, vectors in part.trained().items()} for part in parts]
     parts.clear()
-    wide: Any = {name: _at_least_float32(vectors) for name, vectors in whole.trained().items()}
+    wide: Any = {
+        name: vectors.to(torch.promote_types(vectors.dtype, torch.float32)) for name, vectors in whole.trained().items()
+    }
     whole = replace(whole, **wide)
     embeddings = {name: vectors.requires_grad_() for name, vectors in whole.trained().items()}
     weights = {name: weight for name, weight in model.objectives.named_parameters() if weight.requires_grad}
@@ -111,10 +116,6 @@ def _sentence_gradients(
     named = zip(weights, of_weights, strict=True)
     by_weight = {name: gradient for name, gradient in named if gradient is not None}
     return total.detach(), losses, SentenceGradients(by_field, by_weight)
-
-
-def _at_least_float32(vectors: Tensor) -> Tensor:
-    return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
 
 
 def split_batch(batch: Batch, pairs_per_chunk: int) -> list[dict[str, Tensor]]:
@@ -150,14 +151,6 @@ class RandomState:
         torch.set_rng_state(self.cpu)
         if self.accelerator is not None:
             torch.cuda.set_rng_state(self.accelerator, self.device)
-
-
-@contextmanager
-def _freed_memory_returned() -> Iterator[None]:
-    """Return freed memory to the system before and after the block."""
-    return_freed_memory()
-    yield
-    return_freed_memory()
 
 
 @contextmanager

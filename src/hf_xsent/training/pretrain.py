@@ -20,7 +20,7 @@ from hf_xsent.training.dual_pivot.features import FeatureCache
 from hf_xsent.training.measuring import StepTimes, count_measurements, count_steps, forecast, readable_time, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings, recipe_types
-from hf_xsent.training.teacher import Teachers
+from hf_xsent.training.teacher import load_teachers
 from hf_xsent.training.trainer import AlignmentTrainer
 
 logger = logging.getLogger(__name__)
@@ -48,9 +48,8 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     configure_logging(recipe.run.verbose)
     training = recipe.training
     plan = Plan.of(recipe)
-    parts: dict[str, Any] = {"processing_class": plan.tokenizer}
-    if plan.recipe.config.needs.teacher:  # before data is read, because names may be wrong
-        parts["teachers"] = Teachers.load(plan.recipe.config, training)
+    teachers = load_teachers(plan.recipe.config, training)  # before data is read, because names may be wrong
+    parts: dict[str, Any] = {"processing_class": plan.tokenizer, "teachers": teachers}
     train, dev = load_train_and_dev(recipe.data)  # one process fills the cache, the others wait
     plan = plan.with_data(train, dev)
     recipe = plan.recipe

@@ -28,48 +28,32 @@ logger = logging.getLogger(__name__)
 Encode = Callable[[list[str]], Any]  # returns an embedding of each sentence
 
 
+def load_teachers(config: AlignmentConfig, arguments: TrainingArguments) -> dict[str, Encode | None]:
+    """Open each teacher that the objectives name once; None stands for the model before training."""
+    names = config.teachers()
+    opened = {name: _open(name, config, arguments) for name in dict.fromkeys(names.values()) if name is not None}
+    return {objective: None if name is None else opened[name] for objective, name in names.items()}
+
+
 class Teachers:
-    """Frozen models with their own tokenizers, by objective; they are not saved with the student."""
+    """Frozen models with their own tokenizers, by objective; they are not saved with the student.
 
-    def __init__(self, encode_by_objective: Mapping[str, Encode]) -> None:
-        self.encode_by_objective = dict(encode_by_objective)
+    A teacher is a model, its ``encode``, its name or None, a copy of the model before training. One that shares weights
+    with the model, which would train with it, is a frozen copy.
+    """
 
-    @classmethod
-    def load(cls, config: AlignmentConfig, arguments: TrainingArguments) -> Teachers:
-        """Load each teacher that the objectives name once."""
-        names = {objective: name for objective, name in config.teachers().items() if name is not None}
-        opened = {name: _open(name, config, arguments) for name in dict.fromkeys(names.values())}
-        return cls({objective: opened[name] for objective, name in names.items()})
-
-    @classmethod
-    def of(
-        cls, model: Any, arguments: TrainingArguments, teachers: Teachers | Mapping[str, Any] | None
-    ) -> Teachers | None:
-        """Return the given teachers or, without them, those that the model's objectives need.
-
-        A teacher that shares weights with the model, which would train with it, is a frozen copy.
-        """
-        if teachers is None and model.config.needs.teacher:
-            teachers = cls.load(model.config, arguments)
-        if teachers is None:
-            return None
-        by_objective: Mapping[str, Encode]
-        if isinstance(teachers, Teachers):
-            by_objective = teachers.encode_by_objective
-            if starts := [name for name, teacher in model.config.teachers().items() if teacher is None]:
-                start = deepcopy(model).to(torch.bfloat16 if arguments.bf16 else model.dtype)
-                by_objective = dict.fromkeys(starts, start.encode) | by_objective
-        else:
-            by_objective = {
-                name: _open(teacher, model.config, arguments)
-                if isinstance(teacher, str)
-                else getattr(teacher, "encode", teacher)
-                for name, teacher in teachers.items()
-            }
-        for name in by_objective:
+    def __init__(self, teachers: Mapping[str, Any], model: Any, arguments: TrainingArguments) -> None:
+        for name in teachers:
             if not objective_class(name).needs.teacher or name not in model.config.objectives:
                 raise RecipeError(f"the model has no objective {name} with a teacher: add it to objectives, or drop it")
-        return cls({name: _frozen(encode, model) for name, encode in by_objective.items()})
+        start: Any = None
+        if None in teachers.values():
+            start = deepcopy(model).to(torch.bfloat16 if arguments.bf16 else model.dtype)
+        self.encode_by_objective: dict[str, Encode] = {}
+        for name, given in teachers.items():
+            teacher = _open(given, model.config, arguments) if isinstance(given, str) else given
+            teacher = start if teacher is None else teacher
+            self.encode_by_objective[name] = _frozen(getattr(teacher, "encode", teacher), model)
 
     def __call__(self, batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
         """Replace the texts of the batch by the teachers' embeddings; equal teachers embed each side once."""

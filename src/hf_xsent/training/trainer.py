@@ -31,7 +31,7 @@ from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, c
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.retention import Retention, average_with_start, choose_share, starting_weights
 from hf_xsent.training.run_trainer import RunTrainer
-from hf_xsent.training.teacher import Teachers
+from hf_xsent.training.teacher import Teachers, load_teachers
 
 
 class AlignmentTrainer(RunTrainer):
@@ -77,7 +77,7 @@ class AlignmentTrainer(RunTrainer):
         processing_class: PreTrainedTokenizerBase | None = None,
         alpha: float = 0.5,
         target_language: str = "en",
-        teachers: Teachers | Mapping[str, Any] | None = None,
+        teachers: Mapping[str, Any] | None = None,
         features: FeatureCache | None = None,
         columns: Any = None,
         data_collator: Any = None,
@@ -134,7 +134,8 @@ class AlignmentTrainer(RunTrainer):
         self.alpha = alpha
         self.target_language, self.columns = target_language, columns
         self.features = features
-        self.teachers = Teachers.of(model, self.args, teachers)
+        teachers = load_teachers(config, self.args) if teachers is None else teachers
+        self.teachers = Teachers(teachers, model, self.args)
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
         self._batches = 0
         self._pairs = 0
@@ -205,8 +206,7 @@ class AlignmentTrainer(RunTrainer):
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Tensor | tuple[Tensor, AlignmentOutput]:
         """Compute the weighted sum of the objectives, and add each loss to the sums for the log."""
-        if self.teachers is not None:
-            inputs = self.teachers(inputs, self.args.device)
+        inputs = self.teachers(inputs, self.args.device)
         if self._trains_critic:
             with self.accelerator.autocast():
                 inputs = self.accelerator.unwrap_model(model).train_critics(inputs, self.args.learning_rate)
