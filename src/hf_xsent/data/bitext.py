@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from hf_xsent.data.arrow import read_batches
 from hf_xsent.data.cache import CachedPairs, side_hashes
-from hf_xsent.data.cleaning.repeats import Rows, shuffle_key
+from hf_xsent.data.cleaning.repeats import Hashes, Rows, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import Columns
@@ -104,18 +103,14 @@ class Bitext:
         self.files = dict(files)
         self.report = report
         self._rows = rows
-        self._batches: list[tuple[dict[str, Any], str]] = []  # columns that have values, and the language
+        self._batches: list[tuple[dict[str, Any], str]] = []  # columns and language
         starts, bounds = [0], [0]
         for language, path in self.files.items():
             for batch in read_batches(path):
-                columns = zip(batch.schema.names, batch.columns, strict=True)
-                self._batches.append(
-                    ({name: values for name, values in columns if values.null_count < len(values)}, language)
-                )
+                self._batches.append((dict(zip(batch.schema.names, batch.columns, strict=True)), language))
                 starts.append(starts[-1] + len(batch))
             bounds.append(starts[-1])
-        self._starts, self._bounds = np.asarray(starts[:-1]), np.asarray(bounds[:-1])  # of batches, of languages
-        self._sides: list[npt.NDArray[np.uint64]] | None = None
+        self._starts = np.asarray(starts[:-1])  # of batches
         positions = bounds if rows is None else np.searchsorted(rows, bounds).tolist()
         self.ranges = dict(zip(self.files, map(range, positions[:-1], positions[1:]), strict=True))
 
@@ -242,18 +237,6 @@ class Bitext:
         """Map rows of this bitext to rows of the files."""
         return rows if self._rows is None else self._rows[rows]
 
-    def side_hashes(self, rows: Rows) -> npt.NDArray[np.uint64]:
-        """Return the hashes of source and target of each row (N × 2); they ignore case and whitespace."""
-        if self._sides is None:
-            self._sides = [side_hashes(path) for path in self.files.values()]
-        rows = self._file_rows(rows)
-        languages = np.searchsorted(self._bounds, rows, side="right") - 1
-        hashes = np.empty((len(rows), 2), dtype=np.uint64)
-        for language in np.unique(languages):
-            mask = languages == language
-            hashes[mask] = self._sides[language][rows[mask] - self._bounds[language]]
-        return hashes
-
     def pairs(self, language: str) -> tuple[list[str], list[str]]:
         """Return all sources and targets of one language as lists in memory."""
         rows = self.ranges[language]
@@ -278,17 +261,22 @@ class Bitext:
             raise DataError("the bitext is already a part of another; split the complete bitext")
         if dev_pairs < 1:
             raise DataError(f"dev_pairs must be at least 1, not {dev_pairs}")
-        held_out = []
-        for language, rows in self.ranges.items():
+        held_out, hashes = [], [side_hashes(path) for path in self.files.values()]
+        for (language, rows), of_language in zip(self.ranges.items(), hashes, strict=True):
             size = dev_pairs if share is None else max(1, min(dev_pairs, int(share * len(rows))))
-            candidates = self._rows_of_lowest_hashes(rows, size + 1, seed)
+            candidates = _rows_of_lowest_hashes(of_language[:, 1], size + 1, seed)
             if len(candidates) <= size:
                 raise DataError(f"{language} has {len(candidates)} different targets, too few to hold out {size}; "
                                 "lower dev_pairs or give a dev set")  # fmt: skip
-            held_out.append(candidates[:size])
-        dev_rows = np.sort(np.concatenate(held_out))
-        hashes = np.unique(self.side_hashes(dev_rows))
-        rest = [block[~np.isin(self.side_hashes(block), hashes).any(1)] for block in _blocks(range(len(self)))]
+            held_out.append(np.sort(candidates[:size]))
+        excluded = np.unique(np.concatenate([of[rows] for of, rows in zip(hashes, held_out, strict=True)]))
+        starts = [rows.start for rows in self.ranges.values()]
+        dev_rows = np.concatenate([rows + start for rows, start in zip(held_out, starts, strict=True)])
+        rest = [
+            start + block[~np.isin(of_language[block], excluded).any(1)]
+            for start, of_language in zip(starts, hashes, strict=True)
+            for block in _blocks(len(of_language))
+        ]
         train = Bitext(self.files, self.report, np.concatenate(rest))
         empty = [language for language, count in train.languages.items() if not count]
         if empty:
@@ -296,15 +284,16 @@ class Bitext:
         train.report = self.report.of_part(train.languages, "held_out")
         return train, Bitext(self.files, self.report, dev_rows)
 
-    def _rows_of_lowest_hashes(self, rows: range, count: int, seed: int) -> Rows:
-        """Return at most ``count`` rows of different targets, those with the lowest hashes of target and seed."""
-        keys, lowest = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
-        of_seed = shuffle_key(np.array([seed], dtype=np.uint64))
-        for block in _blocks(rows):
-            of_block = shuffle_key(self.side_hashes(block)[:, 1] ^ of_seed)
-            keys, first = np.unique(np.concatenate((keys, of_block)), return_index=True)
-            keys, lowest = keys[:count], np.concatenate((lowest, block))[first[:count]]
-        return lowest
+
+def _rows_of_lowest_hashes(hashes: Hashes, count: int, seed: int) -> Rows:
+    """Return at most ``count`` rows of different hashes, those with the lowest hashes of hash and seed."""
+    keys, lowest = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+    of_seed = shuffle_key(np.array([seed], dtype=np.uint64))
+    for block in _blocks(len(hashes)):
+        of_block = shuffle_key(hashes[block] ^ of_seed)
+        keys, first = np.unique(np.concatenate((keys, of_block)), return_index=True)
+        keys, lowest = keys[:count], np.concatenate((lowest, block))[first[:count]]
+    return lowest
 
 
 def _ledger_entry(origin: str | None, licence: str | None) -> str:
@@ -323,7 +312,7 @@ def checked_rows(indices: Sequence[int], size: int) -> Rows:
     return rows
 
 
-def _blocks(rows: range) -> Iterator[Rows]:
+def _blocks(count: int) -> Iterator[Rows]:
     """Yield row numbers in blocks, so that memory is bounded."""
-    for start in range(rows.start, rows.stop, _ROWS_AT_ONCE):
-        yield np.arange(start, min(start + _ROWS_AT_ONCE, rows.stop))
+    for start in range(0, count, _ROWS_AT_ONCE):
+        yield np.arange(start, min(start + _ROWS_AT_ONCE, count))

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import Sampler
 
+from hf_xsent.data.cleaning.repeats import Rows
 from hf_xsent.errors import DataError
 
 logger = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE = 1 << 16
-
-Rows = npt.NDArray[np.int64]
 
 
 def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.float64]:
