@@ -152,5 +152,6 @@ def test_a_bitext_shows_its_content_and_slices(load: Any, pairs: Pairs) -> None:
     table = train.to_dataset()
     assert table.column_names == ["source", "target", "language"]
     assert [(row["source"], row["target"]) for row in table] == _sides(train)
+    assert len(bitext[3:3].to_dataset()) == 0 and list(bitext[3:3]) == []
     with pytest.raises(DataError, match="positive step"):
         bitext[::-1]

@@ -175,7 +175,7 @@ class Bitext:
     def _read_columns(self) -> Iterator[tuple[dict[str, Any], str]]:
         """Yield the columns of all rows, one batch of the files after the other, each with its language."""
         rows = self._rows
-        numbers = range(len(self._batches)) if rows is None else np.unique(self._batches_of(rows)).tolist()
+        numbers = range(len(self._batches)) if rows is None else np.unique(self._batches_of(rows)).tolist() or [0]
         for number in numbers:
             columns, language = self._batches[number]
             if rows is not None:

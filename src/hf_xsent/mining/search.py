@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hf_xsent.data import sentences
-from hf_xsent.files import write_arrays
+from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.neighbours import nearest_both_ways, search_precision
 from hf_xsent.mining.top_k import Neighbours, join_neighbours, merge_neighbours
 from hf_xsent.mining.vectors import VectorStore
@@ -42,8 +42,7 @@ def search(
     edge = max(1, smallest, math.ceil(math.sqrt(files[0] * files[1] / _MOST_BLOCKS)))
     blocks = [range(0, count, edge) for count in files]
     names = [[f"{row:05d}-{column:05d}.npz" for column in blocks[1]] for row in blocks[0]]
-    name = f"{source.sentences.fingerprint}-{target.sentences.fingerprint}-k{k}-{edge}"
-    store = Store(work / "neighbours" / name, {"source": source.made_from, "target": target.made_from})
+    store = Store(work / "neighbours" / digest([source.made_from, target.made_from, k, edge]))
     job = SearchJob(source, target, edge, k, memory_mib, device)
     fill(store, [name for row in names for name in row], job, "searching")
     of_source: list[Neighbours] = []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.data.sentences import Sentences
-from hf_xsent.files import write_arrays
+from hf_xsent.files import digest, write_arrays
 from hf_xsent.models.encoder import Encoder
 from hf_xsent.models.text_encoder import check_finite
 from hf_xsent.runs.engines import Fill
@@ -56,7 +56,7 @@ class VectorStore:
         self.sentences, self.identity = sentences, encoder.identity
         self.job = VectorJob(sentences, dtype, encoder, files)
         self.made_from = {"sentences": sentences.fingerprint, "dtype": dtype, **self.identity}
-        self.store = Store(work / "vectors" / sentences.fingerprint, self.made_from)
+        self.store = Store(work / "vectors" / digest(self.made_from))
         self.names = [f"{number:05d}.npy" for number in range(sentences.batch_count)]
 
     def __getstate__(self) -> dict[str, Any]:
