@@ -79,7 +79,7 @@ def often(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
     return caplog
 
 
-def test_off_a_terminal_progress_is_a_log_line_now_and_then(
+def test_off_a_terminal_progress_is_a_log_line_at_intervals(
     often: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in Progress(range(3), desc="encoding", unit=" shards"):
