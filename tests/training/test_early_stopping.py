@@ -77,6 +77,13 @@ def test_training_stops_when_dev_has_not_got_better_for_so_long(
     assert trainer.state.best_model_checkpoint == str(tmp_path / "run" / f"checkpoint-{best}")
 
 
+def test_a_trainer_that_trains_again_counts_again(start: Start) -> None:
+    trainer = start(ACCURACIES, early_stopping_patience=2)
+    for _ in range(2):
+        trainer.train(overwrite=True)
+        assert trainer.state.global_step == 6
+
+
 def test_of_equal_measurements_the_later_is_the_best(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     trainer = start([40.0, 50.0, 50.0, 45.0])

@@ -64,8 +64,6 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
         share: Any = self.share_of_start
         if share != AUTO and not (isinstance(share, int | float) and 0 <= share < 1):
             raise RecipeError(f"share_of_start {share!r} is not auto, or a number at least 0 and below 1")
-        if self.early_stopping_patience is not None:
-            self.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
         if self.metric_for_best_model in (None, "loss", "eval_loss"):  # transformers' default

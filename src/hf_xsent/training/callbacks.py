@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import EarlyStoppingCallback, TrainerCallback
+from transformers import TrainerCallback
 
 from hf_xsent.data.sampling.mixing import ProcessBatches
 from hf_xsent.errors import Interrupted, Stopped
 from hf_xsent.files import append_text, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.runs.run import METRICS_FILE
+from hf_xsent.training.resuming import measurements_without_gain
 
 logger = logging.getLogger(__name__)
 
@@ -78,32 +79,12 @@ class EndOfStep(TrainerCallback):
         kwargs["model"].end_step()
 
 
-class EarlyStopping(EarlyStoppingCallback):
+class EarlyStopping(TrainerCallback):
     """Stop after N consecutive dev measurements without a new best one, whether or not their steps have checkpoints."""
 
-    best: float | None = None
-    measured_at = 0  # step
-
-    def on_evaluate(  # type: ignore[override]  # as transformers' class does
-        self, args: Any, state: Any, control: Any, metrics: Any, **kwargs: Any
-    ) -> None:
-        """Count each step once, and the start not at all."""
-        if state.global_step > self.measured_at:
-            self.measured_at = state.global_step
-            super().on_evaluate(args, state, control, metrics, **kwargs)
-
-    def check_metric_value(self, args: Any, state: Any, control: Any, metric_value: Any) -> None:
-        """Count the measurements since the best one; the patience is that of the arguments, also in a resumed run."""
-        self.early_stopping_patience = args.early_stopping_patience
-        self.early_stopping_patience_counter += 1
-        sign = 1 if args.greater_is_better else -1
-        if self.best is None or sign * metric_value > sign * self.best:
-            self.best, self.early_stopping_patience_counter = float(metric_value), 0
-
-    def state(self) -> dict[str, Any]:
-        """Return what a resumed run continues from."""
-        names = ("best", "measured_at", "early_stopping_patience_counter")
-        return {"args": {}, "attributes": {name: getattr(self, name) for name in names}}
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Stop if the patience is at its end."""
+        control.should_training_stop |= measurements_without_gain(state, args) >= args.early_stopping_patience
 
 
 class ProgressBar(TrainerCallback):

@@ -9,8 +9,6 @@ from transformers import TrainingArguments
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import SaveStrategy
 
-from hf_xsent.training.callbacks import EarlyStopping
-
 
 def is_on_schedule(state: TrainerState, arguments: TrainingArguments) -> bool:
     """Return whether a run saves a checkpoint at the step of this state without a signal, too."""
@@ -24,10 +22,16 @@ def is_on_schedule(state: TrainerState, arguments: TrainingArguments) -> bool:
 def has_ended(state: TrainerState, arguments: TrainingArguments, max_steps: int) -> bool:
     """Return whether a checkpoint is that of the last step, or of the step of an early stop."""
     patience = getattr(arguments, "early_stopping_patience", None)
-    callbacks: Any = state.stateful_callbacks or {}
-    stopping = callbacks.get(EarlyStopping.__name__, {})
-    waited = stopping.get("attributes", {}).get("early_stopping_patience_counter", 0)
-    return state.global_step >= max_steps or (patience is not None and waited >= patience)
+    stopped = patience is not None and measurements_without_gain(state, arguments) >= patience
+    return state.global_step >= max_steps or stopped
+
+
+def measurements_without_gain(state: TrainerState, arguments: TrainingArguments) -> int:
+    """Return the number of dev measurements since the best one, each step once and the start not at all."""
+    name = f"eval_{str(arguments.metric_for_best_model).removeprefix('eval_')}"
+    values = [*{log["step"]: log[name] for log in state.log_history if log["step"] and name in log}.values()]
+    best = max if arguments.greater_is_better else min
+    return len(values) - 1 - values.index(best(values)) if values else 0
 
 
 def keep_settings(optimizer: Any, scheduler: Any, groups: list[dict[str, Any]]) -> None:
