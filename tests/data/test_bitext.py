@@ -15,6 +15,7 @@ from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning import repeats
 from hf_xsent.data.cleaning.repeats import normalise
 from hf_xsent.data.cleaning.rules import CleaningRules
+from hf_xsent.data.readers.records import NEGATIVES
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 
@@ -263,7 +264,7 @@ def test_real_pairs_are_hardly_touched(assets: Path, tmp_path: Path, language: s
 def test_negatives_of_records_are_stored_and_a_record_without_text_is_a_bad_row(tmp_path: Path) -> None:
     rows = [{"source": f"Hund {number}", "target": f"dog {number}", "target_negatives": ["cat"]} for number in range(3)]
     bitext = load_bitext({"de": rows}, cache_dir=tmp_path)
-    assert bitext.pairs_with_negatives == 3 and bitext[0]["target_negatives"] == ["cat"]
+    assert bitext.count_pairs_with(*NEGATIVES) == 3 and bitext[0]["target_negatives"] == ["cat"]
     bad = [{"de": None if number == 1 else f"Hund {number}", "en": f"dog {number}"} for number in range(4)]
     assert len(load_bitext(bad, on_error="skip", cleaning=None, cache_dir=tmp_path)) == 3
 

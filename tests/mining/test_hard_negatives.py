@@ -14,6 +14,7 @@ from training_run import Pairs, Run
 from hf_xsent import mine_negatives
 from hf_xsent.cli import main
 from hf_xsent.data.bitext import load_bitext
+from hf_xsent.data.readers.records import NEGATIVES
 from hf_xsent.errors import DataError, OutputError, RecipeError
 from hf_xsent.mining.hard_negatives import MinedNegatives
 from hf_xsent.mining.settings import MineNegativesSettings
@@ -146,7 +147,7 @@ def test_mined_negatives_are_trained_on(
     assert main(["mine-negatives", *files, *flags]) == 0
     mined = [f"{code}={tmp_path}/negatives/{code}.jsonl" for code in ("de", "fr")]
     bitext = load_bitext(mined, cleaning=None, cache_dir=tmp_path / "cache")
-    assert bitext.pairs_with_negatives > 8 and isinstance(bitext[0]["target_negatives"], list)
+    assert bitext.count_pairs_with(*NEGATIVES) > 8 and isinstance(bitext[0]["target_negatives"], list)
     objectives = {"translation_ranking": {"hard_negatives": 2, "symmetric": True}}
     run.assert_goes_on_exactly(data=mined, objectives=objectives, pairs_per_chunk=2, languages=["de", "fr", "en"])
     trainer = run.start("--overwrite", data=mined, objectives=objectives)

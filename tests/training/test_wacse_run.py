@@ -69,7 +69,7 @@ def test_from_align_words_to_a_trained_model(flags: dict[str, Any], tmp_path: Pa
     pairs, jsonl = str(tmp_path / "de.tsv"), str(tmp_path / "de.jsonl")
     assert command(["align-words", pairs, "--model", str(flags["model"]), "-o", jsonl]) == 0
     trainer = pretrain.run([*(f"--{key}={value}" for key, value in flags.items()), "--data", f"de={jsonl}"])
-    assert trainer.train_dataset.linked_pairs == 10
+    assert trainer.train_dataset.count_pairs_with("links") == 10
 
 
 def test_without_any_link_nothing_is_trained(flags: dict[str, Any], tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: d
     assert [(record["source"], record["target"]) for record in records] == pairs
     loaded = load_bitext({"de": output}, cleaning=None, cache_dir=bitext.parent / "cache")
     assert [pair.get("links", "") for pair in loaded] == [record["links"] for record in records]
-    assert loaded.linked_pairs == len(pairs)
+    assert loaded.count_pairs_with("links") == len(pairs)
 
 
 def test_mined_negatives_remain(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:

@@ -18,7 +18,7 @@ from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.formats import OnError, read_pairs
-from hf_xsent.data.readers.records import LEDGER, NEGATIVES
+from hf_xsent.data.readers.records import LEDGER
 from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
@@ -132,17 +132,17 @@ class Bitext:
     @property
     def fields(self) -> set[str]:
         """Return the names of what any pair of the files has, such as links."""
-        return {name for columns, _ in self._batches for name in columns}
+        return {
+            name for columns, _ in self._batches for name, values in columns.items() if values.null_count < len(values)
+        }
 
-    @property
-    def linked_pairs(self) -> int:
-        """Return the number of pairs with word links in the files, held-out pairs included."""
-        return self._count_pairs_with("links")
-
-    @property
-    def pairs_with_negatives(self) -> int:
-        """Return the number of pairs with mined negatives in the files, held-out pairs included."""
-        return self._count_pairs_with(*NEGATIVES)
+    def count_pairs_with(self, *fields: str) -> int:
+        """Return the number of pairs that have any of these fields, such as links."""
+        count = 0
+        for columns, _ in self._read_columns():
+            valid = [columns[name].is_valid().to_numpy(zero_copy_only=False) for name in fields if name in columns]
+            count += int(np.count_nonzero(np.any(valid, axis=0))) if valid else 0
+        return count
 
     @property
     def ledger(self) -> dict[str, int]:
@@ -155,13 +155,6 @@ class Bitext:
             )
         named = {_ledger_entry(*stated): count for stated, count in counts.most_common()}
         return {} if {*named} == {NOT_STATED} else named
-
-    def _count_pairs_with(self, *fields: str) -> int:
-        count = 0
-        for columns, _ in self._batches:
-            valid = [columns[name].is_valid().to_numpy(zero_copy_only=False) for name in fields if name in columns]
-            count += int(np.count_nonzero(np.any(valid, axis=0))) if valid else 0
-        return count
 
     def __len__(self) -> int:
         return sum(self.languages.values())

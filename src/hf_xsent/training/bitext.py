@@ -9,6 +9,7 @@ from typing import Any
 from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import parse_columns
+from hf_xsent.data.readers.records import NEGATIVES
 from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
@@ -47,11 +48,11 @@ def check_has_what_objectives_read(train: Any, config: Any) -> None:
     """Raise an error if the objectives need word links or mined negatives and no pair of a bitext has any."""
     if not isinstance(train, Bitext):
         return
-    if config.needs.links and not train.linked_pairs:
+    if config.needs.links and "links" not in train.fields:
         raise RecipeError(
             "the objectives need word links, but no pair has any: train on the JSONL of hf-xsent align-words"
         )
-    if config.hard_negatives and not train.pairs_with_negatives:
+    if config.hard_negatives and train.fields.isdisjoint(NEGATIVES):
         raise RecipeError(
             "hard_negatives need mined negatives, but no pair has any: train on the JSONL of hf-xsent mine-negatives"
         )

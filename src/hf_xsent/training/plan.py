@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.readers.records import NEGATIVES
 from hf_xsent.data.sampling.mixing import mixing_probabilities
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
@@ -71,9 +72,9 @@ class Plan:
         check_has_what_objectives_read(train, self.recipe.config)
         if not isinstance(train, TextSides):
             if self.recipe.config.needs.links:
-                logger.info("%d of %d pairs have word links", train.linked_pairs, len(train))
+                logger.info("%d of %d pairs have word links", train.count_pairs_with("links"), len(train))
             if self.recipe.config.hard_negatives:
-                logger.info("%d of %d pairs have mined negatives", train.pairs_with_negatives, len(train))
+                logger.info("%d of %d pairs have mined negatives", train.count_pairs_with(*NEGATIVES), len(train))
             self.recipe.config.check_languages(self._languages(train, dev))
 
     def with_data(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:

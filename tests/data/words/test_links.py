@@ -23,7 +23,7 @@ def test_pairs_carry_their_links_through_cleaning_and_splits(tmp_path: Path) -> 
         {"source": pair[0], "target": pair[1], "links": of_pair} for pair, of_pair in zip(PAIRS, links, strict=True)
     ]
     bitext = load_bitext({"de": records}, cache_dir=tmp_path / "cache")
-    assert [pair.get("links") for pair in bitext] == links and bitext.linked_pairs == 2
+    assert [pair.get("links") for pair in bitext] == links and bitext.count_pairs_with("links") == 2
     train, dev = bitext.train_dev_split(1)
     assert {pair["source"]: pair.get("links") for pair in [*train, *dev]} == {
         source: of_pair for (source, _), of_pair in zip(PAIRS, links, strict=True)
@@ -45,3 +45,8 @@ def test_bad_links_are_one_sentence_with_their_place(links: str, message: str) -
 
 def test_links_of_units_lose_cut_words_and_repetitions() -> None:
     assert links_of_units([(1, 0), (0, 0), (2, 1), (3, 2)], ([0, 0, 1, -1], [0, 2, 3])) == [(0, 0), (1, 2)]
+
+
+def test_links_of_removed_pairs_do_not_count(tmp_path: Path) -> None:
+    rows = [{"source": "Hund", "target": "dog"}, {"source": "hund", "target": "Dog", "links": "0-0"}]
+    assert load_bitext({"de": rows}, cache_dir=tmp_path).fields == {"source", "target"}
