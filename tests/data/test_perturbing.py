@@ -79,6 +79,11 @@ def test_negation_is_added_or_removed(text: str, language: str, perturbed: str):
     assert [one.text for one in perturb([text], language, ["negation"])] == [perturbed]
 
 
+@pytest.mark.parametrize(("text", "language"), [("Anna est ici.", "fr"), ("Ana vino este lunes.", "es")])
+def test_a_word_that_mostly_means_something_else_is_no_opposite(text: str, language: str):
+    assert perturb([text], language, ["opposite"]) == []
+
+
 @pytest.mark.parametrize("text", ["1,000", "0", "2010", "7.50", "10:30", "२०१०", "٢٠١٧"])
 def test_another_number_differs_in_value_and_has_the_same_digits_script_and_marks(text: str):
     values = {text}
