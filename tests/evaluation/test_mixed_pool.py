@@ -153,6 +153,13 @@ def test_only_files_named_by_a_code_are_languages(tmp_path: Path) -> None:
         load_parallel(tmp_path)
 
 
+def test_a_column_of_numbers_is_no_language(tmp_path: Path) -> None:
+    (tmp_path / "pool.tsv").write_text("id\tde\ten\n1\tJa.\tYes.\n2\tNein.\tNo.\n", "utf-8")
+    with pytest.raises(DataError, match=r"pool.tsv: id has no letters: name the other languages, or drop it"):
+        load_parallel(tmp_path / "pool.tsv")
+    assert _languages(tmp_path / "pool.tsv", "de", "en") == ["de", "en"]
+
+
 def test_two_files_of_one_language_are_refused(tmp_path: Path) -> None:
     _write(tmp_path, {"deu_Latn.dev": GERMAN, "deu_Latn.devtest": GERMAN, "eng_Latn.devtest": ENGLISH})
     with pytest.raises(DataError, match=r"deu_Latn\.dev and deu_Latn\.devtest are the same set: keep one of them"):

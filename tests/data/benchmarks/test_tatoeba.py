@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,15 @@ def test_languages_go_by_any_code_in_the_order_asked_for(folder: Path) -> None:
     assert [test_set.language for test_set in load_tatoeba(folder, ["de", "zh"])] == ["deu", "cmn"]
     with pytest.raises(DataError, match="has no 'fra', only cmn, deu"):
         load_tatoeba(folder, ["fra"])
-    with pytest.raises(DataError, match="has no 'deuu', only cmn, deu; did you mean 'deu'"):
-        load_tatoeba(folder, ["deuu"])
+    with pytest.raises(DataError, match="unknown language code 'German'; the code of German is 'de'"):
+        load_tatoeba(folder, ["German"])
+
+
+def test_files_may_be_compressed(folder: Path) -> None:
+    for path in folder.glob("tatoeba.deu-eng.*"):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert load_tatoeba(folder, ["de"])[0].targets == ["Hello", "Yes", "No"]
 
 
 def test_broken_folders_are_explained(folder: Path, tmp_path: Path) -> None:

@@ -47,7 +47,11 @@ def load_parallel(
     rows = list(dict.fromkeys(row for row in zip(*columns, strict=True) if all(row)))[:max_pairs]
     if len(rows) < 2:
         raise DataError(f"{source} has fewer than two lines with text in all of {', '.join(chosen)}")
-    return [ParallelSet(name, list(column)) for name, column in zip(chosen, zip(*rows, strict=True), strict=True)]
+    sets = [ParallelSet(name, list(column)) for name, column in zip(chosen, zip(*rows, strict=True), strict=True)]
+    for each in sets:  # a column of numbers may be named id, the code of Indonesian
+        if not any(map(str.isalpha, "".join(each.sentences))):
+            raise DataError(f"{source}: {each.language} has no letters: name the other languages, or drop it")
+    return sets
 
 
 def parallel_languages(source: str | PathLike[str]) -> list[str]:

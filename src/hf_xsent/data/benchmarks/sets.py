@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
+from hf_xsent.data.languages import find_language, matching_tags
 from hf_xsent.data.readers.compression import strip_compression
 from hf_xsent.data.readers.hub import hub_configs, require_hub_id, select_names
 from hf_xsent.errors import DataError
@@ -72,7 +72,7 @@ def select_languages(source: str | PathLike[str], names: Sequence[str], language
 
 
 def _name_of(source: str | PathLike[str], names: Sequence[str], code: str) -> str:
-    if code in names or language_of_tag(code) is None:
+    if code in names:
         return code
     matches = matching_tags(names, code)
     if len(matches) > 1:

@@ -40,7 +40,7 @@ def _read(place: Place, name: str) -> tuple[list[str], list[str]]:
         sides = hub_columns(place, ["sentence1", "sentence2"])
         first, second = (stripped_texts(f"{place}, sentence{number}", side) for number, side in enumerate(sides, 1))
         return first, second
-    paths = [place.with_suffix(f".{side}") for side in (name, "eng")]
+    paths = [place.with_name(place.name.replace("-eng.eng", f"-eng.{side}")) for side in (name, "eng")]
     first, second = ([line.strip() for _, line in lines(path)] for path in paths)
     if len(first) != len(second):
         raise DataError(f"{paths[0]} has {len(first)} lines but {paths[1]} has {len(second)}; download both again")
