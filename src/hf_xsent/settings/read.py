@@ -185,8 +185,6 @@ def _assign(words: Sequence[str], names: Sequence[str], types: Mapping[str, Any]
         if rest:
             assigned[name], rest = rest[:count], rest[count:]
     if rest:
-        hint = "--help lists all arguments"
-        if os.path.exists(rest[0]):
-            hint = 'put a pattern of several files in quotes, such as "books/*.txt", for the shell not to expand it'
+        hint = 'others are flags, listed by --help; a pattern of files is put in quotes, such as "books/*.txt"'
         raise RecipeError(f"unexpected argument {rest[0]!r}: {hint}")
     return assigned

@@ -35,6 +35,7 @@ _PUNCTUATION = re.compile(r"[.,;:!?…。，；：！？](\s|$)")
 _LONGEST_NAME = 40
 _ROWS_WITH_LETTERS, _MIN_PAIRS = 100, 6  # to decide that a column has no letters
 _EXAMPLES = 3
+_CURE = "state the two that have the sentences as columns, such as source target, or give a file with these two names"
 _LINES_OF_A_TABLE = 20  # which all have a tab
 
 Row = TypeVar("Row")
@@ -79,10 +80,7 @@ def choose_columns(
     if columns is None:
         first, second = guess_columns(names, language, target_language)
         if first is None or second is None:
-            raise DataError(
-                f"{place}: cannot choose among the columns {', '.join(names)}; state the two that have the sentences "
-                "as columns, such as source target"
-            )
+            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {_CURE}")
         return first, second
     numbers = []
     for column in columns:
@@ -201,8 +199,7 @@ def require_letters(rows: Iterator[Row | DataError], name: str) -> Iterator[Row 
         if len(texts) >= _MIN_PAIRS and not any(map(str.isalpha, "".join(texts))):
             raise DataError(
                 f"{name}: the {side} column has no letters in the first {len(texts)} pairs "
-                f"({', '.join(map(repr, texts[:_EXAMPLES]))}): "
-                "state the two that have the sentences as columns, such as source target"
+                f"({', '.join(map(repr, texts[:_EXAMPLES]))}): {_CURE}"
             )
     yield from first
     yield from rows
