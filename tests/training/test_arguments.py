@@ -12,7 +12,7 @@ from settings_page import REFUSED, WITHOUT_EFFECT
 from transformers import TrainingArguments
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, MoCoConfig, SentenceEncoderForPreTraining
-from hf_xsent.errors import HfXsentError, RecipeError
+from hf_xsent.errors import HfXsentError, OutputError, RecipeError
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.runs.run import RunState
 from hf_xsent.training.conflicts import CONFLICTS, facts_of_model, refuse_conflicts
@@ -143,6 +143,8 @@ def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monke
         ({"auto_find_batch_size": True}, "^auto_find_batch_size changes the batch"),
         ({"torch_compile": True}, "^torch_compile would compile the step again"),
         ({"learning_rate": -1.0}, "learning_rate -1.0 is not at least 0"),
+        ({"max_grad_norm": -1.0}, "max_grad_norm -1.0 is not at least 0"),
+        ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps 0 is not at least 1"),
         ({"max_steps": 0}, "^max_steps 0 trains nothing: give at least one step"),
         ({"optim": "adafactor", "optim_args": "scale_parameter=True"}, "AdamW and Adafactor take no optim_args: drop"),
         ({"optim_args": "beta=0.9"}, "AdamW and Adafactor take no optim_args: drop"),
@@ -154,6 +156,32 @@ def test_values_that_fail_or_would_be_ignored_are_refused(
 ) -> None:
     with pytest.raises(RecipeError, match=reason):
         _arguments(kind, tmp_path, use_cpu=True, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"optim": "adagrad", "optim_args": "rank"}, "not enough values to unpack"),
+        ({"adam_beta1": 1.5}, "Invalid beta parameter at index 0: 1.5"),
+        ({"weight_decay": -1.0}, "Invalid weight_decay value: -1.0"),
+        ({"lr_scheduler_kwargs": {"speed": 3}}, "unexpected keyword argument 'speed'"),
+        ({"dataloader_num_workers": -1}, "num_workers option should be non-negative"),
+        ({"report_to": "foo"}, "foo is not supported"),
+    ],
+)
+def test_settings_that_libraries_refuse_end_before_data_is_read(
+    settings: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    start = {"model": "org/none", "data": ["de=missing.tsv"], "output_dir": str(tmp_path / "run")}
+    with pytest.raises(RecipeError, match=f"^invalid or conflicting settings: .*{reason}") as error:
+        pretrain(**start, use_cpu=True, **settings)
+    assert "\n" not in str(error.value)
+
+
+def test_a_push_without_a_network_is_one_sentence_before_training(model: Any, tmp_path: Path, pairs: Any) -> None:
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, push_to_hub=True, hub_token=None)
+    with pytest.raises(OutputError, match="push_to_hub cannot create the repository"):
+        AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer)
 
 
 WHERE_WHEN_AND_HOW_FAST = {  # fields that decide no results

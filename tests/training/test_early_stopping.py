@@ -92,6 +92,23 @@ def test_of_equal_measurements_the_later_is_the_best(start: Start, caplog: pytes
     assert any(text.startswith("the model of the best step, 3, is in ") for text in caplog.messages)
 
 
+@pytest.mark.parametrize(
+    ("at_start", "warnings"),
+    [
+        (40.0, []),
+        (50.0, ["dev accuracy is not above that before training: 50.00 at the start, at most 50.00"]),
+        (99.0, ["dev accuracy is 99.00 before training: these pairs are too easy", "99.00 at the start, at most 50"]),
+    ],
+)
+def test_a_start_that_training_does_not_surpass_is_reported(
+    start: Start, at_start: float, warnings: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    start([45.0, 50.0, at_start], eval_on_start=True, max_steps=2).train()  # the last one is that of step 0
+    found = [record.message for record in caplog.records if "before training" in record.message]
+    assert len(found) == len(warnings)
+    assert all(part in message for part, message in zip(warnings, found, strict=True))
+
+
 def test_a_resumed_run_continues_counting(start: Start, tmp_path: Path) -> None:
     start(ACCURACIES, early_stopping_patience=2).train()
     shutil.rmtree(tmp_path / "run" / "checkpoint-6")

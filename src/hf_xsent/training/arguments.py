@@ -8,7 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from transformers import TrainingArguments
+from torch.utils.data import DataLoader
+from transformers import Trainer, TrainingArguments, get_scheduler
+from transformers.integrations import get_reporting_integration_callbacks
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.config import AlignmentConfig
@@ -22,6 +24,7 @@ from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
 
+_AT_LEAST = {"gradient_accumulation_steps": 1, "max_grad_norm": 0}  # fields that no library checks
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
 
 
@@ -32,6 +35,9 @@ class CheckedArguments(TrainingArguments):
         """Check the values, and adapt those that this machine does not have."""
         check_settings(self)
         refuse_conflicts(facts_of_arguments(self))
+        for name, least in _AT_LEAST.items():
+            if getattr(self, name) < least:
+                raise RecipeError(f"{name} {getattr(self, name)} is not at least {least}")
         _choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         # transformers raises an error for bf16 without a GPU, and for a backend in one process without a launcher.
@@ -53,6 +59,7 @@ class CheckedArguments(TrainingArguments):
             setattr(self, name, value)
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
+        _try_out(self)
 
 
 @dataclass
@@ -91,6 +98,18 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
             if field.init and field.name in ours - needed:
                 values[field.name] = value
         return cls(**values)
+
+
+def _try_out(arguments: Any) -> None:
+    """Build what the Trainer will build, for one weight: settings that libraries refuse end before data is read."""
+    weight = torch.nn.Parameter(torch.zeros(1))
+    if arguments.optim_target_modules is None:  # whose optimizers need the model
+        kind, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
+        optimizer = kind([weight], **{"weight_decay": arguments.weight_decay} | options)
+        get_scheduler(arguments.lr_scheduler_type, optimizer, 1, 2, arguments.lr_scheduler_kwargs)
+    loader: Any = [0]
+    DataLoader(loader, num_workers=arguments.dataloader_num_workers)
+    get_reporting_integration_callbacks(arguments.report_to)
 
 
 def _choose_bf16(arguments: Any) -> None:

@@ -27,6 +27,7 @@ from hf_xsent.training.resuming import measurements_without_gain
 logger = logging.getLogger(__name__)
 
 _ONE_CTRL_C = 1.0  # seconds: torchrun repeats the signal that the terminal has sent to all processes already
+_EASY = 95.0  # dev accuracy
 _SHOWN = ("loss", "eval_accuracy", "eval_beside", "eval_f1", "pairs_per_second")
 
 
@@ -85,6 +86,34 @@ class EarlyStopping(TrainerCallback):
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop if the patience is at its end."""
         control.should_training_stop |= measurements_without_gain(state, args) >= args.early_stopping_patience
+
+
+class DevBeforeTraining(TrainerCallback):
+    """Warn if dev accuracy before the first step leaves no room, or if no step of training is better."""
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        """Warn of an accuracy before training that is almost perfect."""
+        accuracy = (metrics or {}).get("eval_accuracy", 0.0)
+        accuracy = min(accuracy, (metrics or {}).get("eval_beside", accuracy))
+        if state.global_step == 0 and accuracy > _EASY and state.is_world_process_zero:
+            logger.warning(
+                "dev accuracy is %.2f before training: these pairs are too easy to show what training gains; give "
+                "harder ones as --dev, or more --dev_pairs, and compare start and result with hf-xsent evaluate",
+                accuracy,
+            )
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Warn if the best accuracy is that of the start."""
+        measured = {log["step"]: log for log in state.log_history if "eval_accuracy" in log}
+        start, trained = measured.pop(0, None), measured.values()
+        names = [name for name in ("eval_accuracy", "eval_beside") if name in (start or ())]
+        gains = [log[name] > start[name] for log in trained for name in names] if start else []
+        if start and trained and not any(gains) and state.is_world_process_zero:
+            logger.warning(
+                "dev accuracy is not above that before training: %.2f at the start, at most %.2f afterwards",
+                start["eval_accuracy"],
+                max(log["eval_accuracy"] for log in trained),
+            )
 
 
 class ProgressBar(TrainerCallback):

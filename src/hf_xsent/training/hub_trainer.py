@@ -8,15 +8,28 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from huggingface_hub import upload_folder
+from huggingface_hub.errors import HTTPError
 from transformers import Trainer
 
+from hf_xsent.errors import OutputError
 from hf_xsent.publishing.export_folder import OF_EXPORTS
 from hf_xsent.runs.run import METRICS_FILE
 from hf_xsent.training.run_card import RECIPE_FILE
 
 
 class HubTrainer(Trainer):
-    """Upload only the finished model, never a checkpoint."""
+    """Check access to the Hub before training, and upload only the finished model, never a checkpoint."""
+
+    def init_hf_repo(self, token: str | None = None, **options: Any) -> None:  # type: ignore[override]
+        """Create the repository before training, so that a missing token or network ends the run at once."""
+        try:
+            super().init_hf_repo(token, **options)
+        except (OSError, ValueError, HTTPError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise OutputError(
+                f"push_to_hub cannot create the repository ({reason}): sign in with 'hf auth login', check the "
+                "network, or drop push_to_hub and publish the export later"
+            ) from error
 
     def push_to_hub(
         self,
@@ -32,7 +45,7 @@ class HubTrainer(Trainer):
         ``facts`` are arguments of ``create_model_card``.
         """
         if self.hub_model_id is None:
-            self.init_hf_repo(token, private)
+            self.init_hf_repo(token, **({} if private is None else {"private": private}))
         if not self.is_world_process_zero():
             return None
         repository = str(self.hub_model_id)

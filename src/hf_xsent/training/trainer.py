@@ -25,7 +25,7 @@ from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTr
 from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
-from hf_xsent.training.callbacks import CostCounter, EarlyStopping, EndOfStep, StartOfEpoch
+from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EarlyStopping, EndOfStep, StartOfEpoch
 from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.large_batch import cached_loss
@@ -124,6 +124,7 @@ class AlignmentTrainer(RunTrainer):
         model.tokenizer = processing_class
         self._adapters = {name: getattr(config, name) for name in ("lora_rank", "lora_alpha", "lora_targets")}
         self.add_callback(EndOfStep)
+        self.add_callback(DevBeforeTraining)
         self._start = starting_weights(model) if args.share_of_start else {}
         self._retention = None if args.retention is None else Retention(args.retention)
         self._epochs = StartOfEpoch()
