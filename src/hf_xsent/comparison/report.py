@@ -95,10 +95,12 @@ def _score_against_cost(results: Results, task: str) -> str:
     several = len({row["pooling"] for row in rows}) > 1
     marks = []
     for row in rows:
-        score, deviation = headline(results, row, task)
+        score, deviation = score_of(row, task, results["tasks"][task]["columns"][0])
+        if score is None:
+            continue
         minutes = (row["cost"].get("cpu_seconds") or [0.0])[0] / 60
         label = row_name(row) if several else row["method"]
-        marks.append(Mark(minutes, score, methods.index(row["method"]), label, deviation))
+        marks.append(Mark(minutes, score, methods.index(row["method"]), label, deviation or 0.0))
     return point_chart(f"{task}: score against cost", marks, "CPU minutes of training")
 
 
@@ -205,12 +207,6 @@ def column_name(about: Mapping[str, Any], column: Sequence[str]) -> str:
     """Name a column, such as: mean of 36."""
     group, name = column
     return f"{about['headings'][name]} of {group}"
-
-
-def headline(results: Results, row: Row, task: str) -> tuple[float, float]:
-    """Return mean and standard deviation of the score that ranks methods, the first column of the task's table."""
-    score, deviation = score_of(row, task, results["tasks"][task]["columns"][0])
-    return score or 0.0, deviation or 0.0
 
 
 def score_of(row: Row, task: str, column: Sequence[str]) -> MeanAndSd:
