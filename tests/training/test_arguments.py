@@ -51,6 +51,8 @@ def test_each_combination_is_refused_in_one_sentence_and_its_parts_alone_are_not
         ({"early_stopping_patience": 2, "eval_strategy": "no"}, "early_stopping_patience needs dev measurements"),
         ({"largest_drop": 0}, "largest_drop compares scores within languages: give (--)?retention"),
         ({"save_steps": 0}, "save_steps 0 is not above 0"),
+        ({"num_train_epochs": 0}, "num_train_epochs 0 train nothing"),
+        ({"fp16": True}, "fp16 needs a GPU: on a CPU use (--)?bf16"),
     ],
 )
 def test_arguments_that_exclude_each_other_are_refused(settings: dict[str, Any], reason: str, tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monke
         ({"learning_rate": -1.0}, "learning_rate -1.0 is not at least 0"),
         ({"max_grad_norm": -1.0}, "max_grad_norm -1.0 is not at least 0"),
         ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps 0 is not at least 1"),
-        ({"max_steps": 0}, "^max_steps 0 trains nothing: give at least one step"),
+        ({"max_steps": 0}, "^max_steps 0 and num_train_epochs 0 train nothing"),
         ({"optim": "adafactor", "optim_args": "scale_parameter=True"}, "AdamW and Adafactor take no optim_args: drop"),
         ({"optim_args": "beta=0.9"}, "AdamW and Adafactor take no optim_args: drop"),
         ({"seed": -1}, "seed -1 is not at least 0"),
@@ -230,6 +232,7 @@ def test_fields_of_a_subclass_are_read_or_refused(tmp_path: Path) -> None:
         ({"metric_for_best_model": "eval_f1"}, "'f1' is not measured"),
         ({"metric_for_best_model": "acuracy", "load_best_model_at_end": False}, "'acuracy' is not measured"),
         ({"per_device_train_batch_size": 1}, "a batch of one pair has no negatives"),
+        ({"head_learning_rate": 1e-3}, "head_learning_rate has no effect"),
     ],
 )
 def test_what_does_not_fit_the_model_or_the_dev_pairs_is_refused_before_training(
@@ -237,7 +240,7 @@ def test_what_does_not_fit_the_model_or_the_dev_pairs_is_refused_before_training
 ) -> None:
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **settings)
     with pytest.raises(RecipeError, match=reason):
-        AlignmentTrainer(model, arguments, {"de": pairs}, {"de": pairs}, model.tokenizer)
+        AlignmentTrainer(model, arguments, {"de": pairs}, {"de": pairs}, model.tokenizer).create_optimizer()
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,8 @@ class CheckedArguments(TrainingArguments):
             setattr(self, name, value)
         if self.device.type == "cpu":
             self.dataloader_pin_memory = False
+            if self.fp16:  # which would have no effect
+                raise RecipeError("fp16 needs a GPU: on a CPU use --bf16 or neither")
         _try_out(self)
 
 

@@ -57,7 +57,7 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ("optim_args", "AdamW or Adafactor"): (
         "torch's AdamW and Adafactor take no optim_args: drop them; AdamW has adam_beta1, adam_beta2 and adam_epsilon"
     ),
-    ("no steps",): "max_steps 0 trains nothing: give at least one step, or -1 for num_train_epochs",
+    ("no steps",): "max_steps 0 and num_train_epochs 0 train nothing: give at least one step, or -1 and epochs",
     # Dev pairs
     ("share_of_start auto", "no dev pairs"): (
         "share_of_start auto compares dev accuracy: give --dev, or --dev_pairs above 0"
@@ -118,7 +118,7 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "share_of_start auto": getattr(arguments, "share_of_start", 0) == AUTO,
         "no retention": getattr(arguments, "retention", None) is None,
         "AdamW or Adafactor": arguments.optim.startswith(("adamw_torch", "adafactor")),
-        "no steps": arguments.max_steps == 0,
+        "no steps": arguments.max_steps == 0 or (arguments.max_steps < 0 and arguments.num_train_epochs <= 0),
         "this lr_scheduler_type": arguments.lr_scheduler_type in FOLLOW_METRIC,
     }
     return set_fields | {name for name, holds in facts.items() if holds}

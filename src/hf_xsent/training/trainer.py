@@ -274,6 +274,8 @@ class AlignmentTrainer(RunTrainer):
         if rate is not None:
             trained: Any = self.model if model is None else model
             heads = {weight for name, weight in trained.named_parameters() if "objectives." in name}
+            if not heads:
+                raise RecipeError("head_learning_rate has no effect, because the objectives have no weights: drop it")
             for group in list(optimizer.param_groups):
                 of_heads = [weight for weight in group["params"] if weight in heads]
                 group["params"] = [weight for weight in group["params"] if weight not in heads]
