@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from hf_xsent import DapConfig, DapForSentenceEmbedding, WacseForSentenceEmbeddi
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.families import backbone_of
-from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 from hf_xsent.objectives.registry import read_objectives
 
 Batch = dict[str, Tensor]
@@ -198,18 +196,6 @@ def test_without_a_mask_every_token_counts(encoder_folders: dict[str, Path]) -> 
         assert torch.equal(model(ids).pooler_output, model(ids, attention_mask=torch.ones_like(ids)).pooler_output)
 
 
-def test_two_batches_embed_as_one_row_after_the_other(tiny_encoders: Path, sentences: list[str]) -> None:
-    model = DapForSentenceEmbedding.from_backbone(str(tiny_encoders)).eval()
-    one, other = _batch(tiny_encoders, sentences[:5]), _batch(tiny_encoders, sentences[5:])
-    with torch.no_grad():
-        views = [View(2, "cls")]
-        (both,) = model.embed_views(
-            [one["input_ids"], other["input_ids"]], [one["attention_mask"], other["attention_mask"]], views
-        )
-        each = [model.embed_views([x["input_ids"]], [x["attention_mask"]], views)[0] for x in (one, other)]
-    torch.testing.assert_close(both, torch.cat(each), atol=1e-6, rtol=0)
-
-
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_the_attention_asked_for_reaches_the_encoder(
     encoder_folders: dict[str, Path], tmp_path: Path, attention: str
@@ -250,26 +236,6 @@ def test_the_longest_sentence_that_fits_is_taken(tiny_encoders: Path) -> None:
 def test_a_model_without_encoder_is_refused() -> None:
     with pytest.raises(ModelError, match="no encoder_config: use from_backbone"):
         DapForSentenceEmbedding(DapConfig())
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (None, "is not a folder, and as a Hub id it has no readable config.json"),
-        ("{not json", "has no readable config.json"),
-        (json.dumps({"model_type": "distilbert"}), "the encoder family 'distilbert' is not supported"),
-        (json.dumps({"model_type": "bert", "vocab_size": 9}), "readable weights"),
-    ],
-)
-def test_a_folder_that_holds_no_encoder_is_refused(tmp_path: Path, content: str | None, told: str) -> None:
-    folder = tmp_path / "model"
-    if content is not None:
-        folder.mkdir()
-        (folder / "config.json").write_text(content)
-    with pytest.raises(ModelError) as error:
-        SentenceEncoder.from_backbone(str(folder))
-    assert told in str(error.value) and str(folder) in str(error.value) + str(folder) * ("distilbert" in told)
-    assert "\n" not in str(error.value)
 
 
 def test_config_is_not_shared_between_two_models(encoder_folders: dict[str, Path]) -> None:
