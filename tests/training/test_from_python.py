@@ -15,7 +15,6 @@ import yaml
 from datasets import Dataset
 from huggingface_hub import ModelCard
 from pandas import DataFrame
-from safetensors.torch import load_file
 from training_run import unfinish
 from transformers import AutoModel, AutoTokenizer, TrainingArguments
 
@@ -34,7 +33,7 @@ from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.publishing.hub import plan_upload
 from hf_xsent.publishing.model_card import facts_of_run
-from hf_xsent.runs.run import RUN_STATE_FILE, RunState
+from hf_xsent.runs.run import RunState
 from sentence_transformers import SentenceTransformer
 
 Pairs = list[tuple[str, str]]
@@ -173,36 +172,6 @@ def test_plain_arguments_keep_their_values(tmp_path: Path) -> None:
     assert ours.train_batch_size == 3 and not ours.remove_unused_columns and ours.pairs_per_chunk is None
     assert AlignmentTrainingArguments.of(ours) is ours
     assert AlignmentTrainingArguments.of(None).output_dir == "trainer_output"
-
-
-def test_a_run_from_python_resumes_and_ends_as_one_of_the_command_line(
-    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
-) -> None:
-    settings = {"max_steps": 4, **SAVING}
-    _trainer(encoder_folders["bert"], _arguments(tmp_path, **settings), {"de": pairs}).train()
-    whole = load_file(tmp_path / "model.safetensors")
-    state = json.loads((tmp_path / RUN_STATE_FILE).read_text("utf-8"))
-    assert state["finished_at_step"] == 4 and state["identity"]["learning_rate"] == 5e-5
-    unfinish(tmp_path, "checkpoint-4")
-    output = _trainer(encoder_folders["bert"], _arguments(tmp_path, **settings), {"de": pairs}).train(True)
-    assert output.global_step == 4
-    for name, weight in load_file(tmp_path / "model.safetensors").items():
-        assert torch.equal(weight, whole[name]), name
-    assert RunState.read(tmp_path) == RunState(**state)
-
-
-def test_allowed_changes_are_applied_and_recorded(
-    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
-) -> None:
-    _trainer(encoder_folders["bert"], _arguments(tmp_path, **SAVING), {"de": pairs}).train()
-    arguments = _arguments(tmp_path, max_steps=5, save_steps=1, eval_strategy="no", save_total_limit=9)
-    _trainer(encoder_folders["bert"], arguments, {"de": pairs}).train(True, allow_changes=True)
-    state = RunState.read(tmp_path)
-    assert state is not None and state.finished_at_step == 5
-    assert state.changes == [{"step": 2, "changed": {"max_steps": [2, 5], "save_steps": [2, 1]}}]
-    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == [
-        f"checkpoint-{step}" for step in (2, 3, 4, 5)
-    ]
 
 
 def test_python_replaces_no_run_unless_asked_to(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -140,41 +139,6 @@ def test_accumulated_half_batches_are_averaged_not_added(
         moved = weights[name] - 0.5 * gradients.get(name, torch.zeros(()))
         torch.testing.assert_close(weight, moved, atol=1e-6, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
     assert max(gradient.abs().max() for gradient in gradients.values()) > 1e-3
-
-
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_resuming_in_the_middle_of_an_epoch_changes_nothing(
-    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext, accumulate: int
-) -> None:
-    """Dropout, data order, optimiser and schedule go on as if nothing had happened, bit by bit."""
-    settings: dict[str, Any] = {
-        "per_device_train_batch_size": 4 // accumulate,
-        "gradient_accumulation_steps": accumulate,
-        "num_train_epochs": 3,
-        "save_strategy": "steps",
-        "save_steps": 6,
-        "save_total_limit": None,
-    }
-    encoder = encoder_folders["bert"]
-    whole = _trainer(encoder, bitext, _arguments(tmp_path / "whole", **settings))
-    assert whole.model.config.encoder_config.hidden_dropout_prob == 0.1
-    whole.train()
-    assert whole.state.global_step == 12
-    shutil.copytree(tmp_path / "whole", tmp_path / "again")
-    shutil.rmtree(tmp_path / "again" / "checkpoint-12")
-
-    torch.rand(1)  # whatever happened in between
-    again = _trainer(encoder, bitext, _arguments(tmp_path / "again", **settings))
-    again.train(resume_from_checkpoint=str(tmp_path / "again" / "checkpoint-6"))
-    for (name, weight), other in zip(whole.model.state_dict().items(), again.model.state_dict().values(), strict=True):
-        assert torch.equal(weight, other), name
-
-    first, second = (
-        [(line["step"], line["loss"]) for line in _metrics(tmp_path / name) if "loss" in line]
-        for name in ("whole", "again")
-    )
-    assert first == second
-    assert [step for step, _ in second] == list(range(1, 13))
 
 
 def test_the_best_checkpoint_on_dev_is_what_stays(

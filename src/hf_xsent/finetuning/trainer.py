@@ -143,7 +143,7 @@ class FineTuner(SavingTrainer):
     def measure(self, sets: Mapping[str, Sequence[Any]]) -> Scores:
         """Measure all sets in each process."""
         with self.accelerator.autocast():
-            return self.task.measure(self.accelerator.unwrap_model(self.model), sets)
+            return self.task.measure(self.model, sets)
 
 
 def metrics_of(scores: Scores, prefix: str) -> dict[str, float]:

@@ -19,7 +19,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.input_shuffling import SIDES
 from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
-from hf_xsent.models.sentence_encoder import SentenceEncoder, View
+from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.sentence_transformer_files import read_extraction, read_modules
 from hf_xsent.objectives.base import SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
@@ -241,23 +241,6 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
     def default_layer(self) -> int | None:
         """None: the mix of layers."""
         return None
-
-    def embed_views(
-        self,
-        input_ids: Sequence[Tensor],
-        attention_masks: Sequence[Tensor],
-        views: Sequence[View],
-        language_ids: Tensor | None = None,
-    ) -> list[Tensor]:
-        """Return one tensor of embeddings per view; views without a layer are the extraction's."""
-        plain = [view for view in views if view.layer is not None]
-        of_layers = (
-            dict(zip(plain, super().embed_views(input_ids, attention_masks, plain), strict=True)) if plain else {}
-        )
-        if len(plain) < len(views):
-            packed = pack(input_ids, attention_masks)
-            extracted = self._encode_last(packed, None)[1]
-        return [extracted if view.layer is None else of_layers[view] for view in views]
 
 
 class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForPreTraining):

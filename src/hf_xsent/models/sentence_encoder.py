@@ -173,11 +173,12 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         """Return one tensor of sentence embeddings per view, from one pass through the encoder."""
         packed = pack(input_ids, attention_masks)
         extra = self._language_vectors(packed, language_ids)
-        if len(views) == 1:
+        if len(views) == 1 and views[0].layer is not None:
             return [self._embed_with(self.backbone, packed, views[0], extra)]
+        vectors = {view: self._encode_last(packed, language_ids)[1] for view in views if view.layer is None}
+        deepest = max((view.layer for view in views if view.layer is not None), default=-1)
         states = self.backbone.hidden_states(packed, extra)
-        vectors = {}
-        for layer, hidden in zip(range(max(view.layer or 0 for view in views) + 1), states, strict=False):
+        for layer, hidden in zip(range(deepest + 1), states, strict=False):
             for view in views:
                 if view.layer == layer:
                     vectors[view] = self._finish_view(pool(hidden, packed, view.pooling)[packed.restore], view)

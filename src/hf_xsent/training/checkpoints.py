@@ -71,13 +71,8 @@ class SavingTrainer(HubTrainer):
         holds_run = RunState.read(folder) is not None or checkpoints_of(folder)
         if resume_from_checkpoint is True and run is None and not holds_run:
             raise OutputError(f"no checkpoint in {folder} to resume from: train without resume_from_checkpoint")
-        run = run or Run(
-            folder,
-            resume_from_checkpoint or False,
-            allow_changes,
-            overwrite,
-            starting_model(self.accelerator.unwrap_model(self.model)),
-        )
+        start = starting_model(self.model)
+        run = run or Run(folder, resume_from_checkpoint or False, allow_changes, overwrite, start)
         saves = self.saves_run and trial is None  # each trial of a search is another run
         with self._training(run, saves) as checkpoint:
             try:

@@ -31,6 +31,8 @@ class HubTrainer(Trainer):
                 "network, or drop push_to_hub and publish the export later"
             ) from error
 
+    model: Any  # without the wrappers of data parallelism, which are around the model that ``compute_loss`` gets
+
     def push_to_hub(
         self,
         commit_message: str | None = "End of training",
@@ -69,8 +71,7 @@ class HubTrainer(Trainer):
     def write_upload(self, folder: Path, **facts: Any) -> None:
         """Write model, tokenizer and card, which is also that of the run."""
         self.create_model_card(**facts)
-        model: Any = self.accelerator.unwrap_model(self.model)
-        model.save_pretrained(folder)
+        self.model.save_pretrained(folder)
         if self.processing_class is not None:
             self.processing_class.save_pretrained(folder)
 

@@ -52,7 +52,7 @@ def settings_of_run(trainer: Trainer) -> dict[str, Any]:
     """Return the settings of a run as a recipe; if it was not started from one, as far as the trainer knows them."""
     stated = getattr(trainer, "stated_settings", None)
     if stated is None:
-        model = trainer.accelerator.unwrap_model(trainer.model)
+        model: Any = trainer.model
         start = {"model": starting_model(model), "method": model.config.model_type}
         stated = start | model.config.recipe() | {name: getattr(trainer, name) for name in ("alpha", "target_language")}
     return {key: value for key, value in stated.items() if value is not None} | recipe_of(trainer.args)

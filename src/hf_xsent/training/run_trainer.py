@@ -35,7 +35,7 @@ class RunTrainer(SavingTrainer):
         The number of processes may change if the batch over all processes does not; with a momentum encoder, also the
         number of accumulated batches if the pairs per step do not.
         """
-        model = self.accelerator.unwrap_model(self.model)
+        model = self.model
         identity = {"model": identify_start(model), **identify_method(model.config), **identify_training(self.args)}
         identity |= {"alpha": self.alpha, "target_language": self.target_language}
         if not model.config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
@@ -47,7 +47,7 @@ class RunTrainer(SavingTrainer):
     def before_training(self) -> None:
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training()
-        model = self.accelerator.unwrap_model(self.model)
+        model = self.model
         before, model.encoder.trained_in = getattr(model.encoder, "trained_in", None), None
         if before is not None and self._resumed is None:
             self.continued = before, facts_of_run(before)  # which this run may replace
@@ -60,12 +60,12 @@ class RunTrainer(SavingTrainer):
 
     def write_reports(self) -> None:
         """Write the model card."""
-        self._bare_model().encoder.trained_in = str(self.args.output_dir)  # all models over this encoder
+        self.model.encoder.trained_in = str(self.args.output_dir)  # all models over this encoder
         write_run_card(self, str(self.args.output_dir))
 
     def write_upload(self, folder: Path, **facts: Any) -> None:
         """Write the model without the weights that only training needs, and its card."""
-        save_model(self.accelerator.unwrap_model(self.model), folder, heads=False)
+        save_model(self.model, folder, heads=False)
         write_json(folder / RUN_FACTS, facts_of_trainer(self))
         write_run_card(self, folder, **_in_words_of_cards(facts))
 
@@ -77,24 +77,20 @@ class RunTrainer(SavingTrainer):
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         if self.args.should_save:
             folder = output_dir or str(self.args.output_dir)
-            self._bare_model().save_pretrained(folder, state_dict=state_dict)
+            self.model.save_pretrained(folder, state_dict=state_dict)
             write_json(Path(folder) / RUN_FACTS, facts_of_trainer(self))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         if self.is_deepspeed_enabled:
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
-            load_saved_weights(self._bare_model(), resume_from_checkpoint)
+            load_saved_weights(self.model, resume_from_checkpoint)
 
     def _load_best_model(self) -> None:
         if self.is_deepspeed_enabled:
             super()._load_best_model()
         else:
-            load_saved_weights(self._bare_model(), str(self.state.best_model_checkpoint))
-
-    def _bare_model(self) -> Any:
-        """Return the model without the wrappers of data parallelism and torch.compile."""
-        return self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+            load_saved_weights(self.model, str(self.state.best_model_checkpoint))
 
 
 def _in_words_of_cards(facts: Mapping[str, Any]) -> dict[str, Any]:

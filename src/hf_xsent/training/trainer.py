@@ -22,7 +22,6 @@ from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_langua
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
-from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
 from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EarlyStopping, EndOfStep, StartOfEpoch
@@ -152,7 +151,7 @@ class AlignmentTrainer(RunTrainer):
         """
         if self.train_dataset is None:
             raise DataError("no pairs to train on: pass them as train_dataset")
-        model: Any = self.accelerator.unwrap_model(self.model)
+        model = self.model
         if model.config.lora_rank != self._adapters["lora_rank"]:  # an earlier call has merged them
             vars(model.config).update(self._adapters)
             model.add_adapters()
@@ -176,7 +175,7 @@ class AlignmentTrainer(RunTrainer):
 
     def after_training(self) -> None:
         """Average the weights with those of the start, merge adapters, and measure the result."""
-        model = self.accelerator.unwrap_model(self.model)
+        model = self.model
         share: Any = self.args.share_of_start
         if share == AUTO:
             dev = partial(self._measure_dev, self.eval_dataset)
@@ -199,7 +198,7 @@ class AlignmentTrainer(RunTrainer):
 
     def _score_within_languages(self) -> float:
         assert self._retention is not None
-        embedder = SentenceEmbedder(self.accelerator.unwrap_model(self.model), self.tokenizer)
+        embedder = SentenceEmbedder(self.model, self.tokenizer)
         with self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
             return self._retention.score(embedder)
 
@@ -210,7 +209,7 @@ class AlignmentTrainer(RunTrainer):
         inputs = self.teachers(inputs, self.args.device)
         if self._trains_critic:
             with self.accelerator.autocast():
-                inputs = self.accelerator.unwrap_model(model).train_critics(inputs, self.args.learning_rate)
+                inputs = self.model.train_critics(inputs, self.args.learning_rate)
         chunk = self.args.pairs_per_chunk
         if chunk is not None and chunk < self.args.train_batch_size:  # batch size per process, equal in all processes
             outputs: Any = cached_loss(self, model, inputs, chunk)
@@ -253,17 +252,12 @@ class AlignmentTrainer(RunTrainer):
         return metrics
 
     def _measure_dev(self, dev: Any) -> dict[str, float]:
-        model = self.accelerator.unwrap_model(self.model)
+        model, cache = self.model, self.features
+        encoder: Any = SentenceEmbedder(model, self.tokenizer) if cache is None else CachedEncoder(cache, model)
+        target = self.target_language if model.config.languages else None
         with self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
-            results = retrieval_by_language(
-                self._dev_encoder(model),
-                {language: dev.pairs(language) for language in dev.languages},
-                target_language=self.target_language if model.config.languages else None,
-            )
-        return _metrics(results)
-
-    def _dev_encoder(self, model: Any) -> SupportsEncode:
-        return SentenceEmbedder(model, self.tokenizer) if self.features is None else CachedEncoder(self.features, model)
+            pairs = {language: dev.pairs(language) for language in dev.languages}
+            return _metrics(retrieval_by_language(encoder, pairs, target_language=target))
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         """Build the Trainer's optimizer, with a separate learning rate for the objectives' heads."""
@@ -285,9 +279,8 @@ class AlignmentTrainer(RunTrainer):
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
         """Raise an error for NaN or infinite gradients before the weights change; fp16's scaler skips such steps."""
-        unwrapped: Any = self.accelerator.unwrap_model(model)
-        if grad_norm is None and unwrapped.config.freezes_encoder:  # without a slow walk over the frozen encoder
-            weights = unwrapped.trained_weights()
+        if grad_norm is None and self.model.config.freezes_encoder:  # without a slow walk over the frozen encoder
+            weights = self.model.trained_weights()
             grad_norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
@@ -295,8 +288,7 @@ class AlignmentTrainer(RunTrainer):
         return norm
 
     def _not_finite(self, what: str) -> TrainingError:
-        model = self.accelerator.unwrap_model(self.model)
-        names = (name for name, weight in model.named_parameters() if not weight.isfinite().all())
+        names = (name for name, weight in self.model.named_parameters() if not weight.isfinite().all())
         first = next(names, None)
         weights = "all weights are finite" if first is None else f"weights are NaN or infinite, {first} first"
         return TrainingError(
