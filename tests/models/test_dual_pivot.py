@@ -122,7 +122,6 @@ def test_only_extraction_and_maps_learn_also_after_loading(tiny_encoders: Path, 
         ({"layers": []}, r"layers \[\] do not exist"),
         ({"lora_rank": 2}, "remove lora_rank"),
         ({"layer_mix": False, "linear_map": False}, "layer_mix and linear_map are both false"),
-        ({"objectives": {"adversarial": {"critic_steps": 0}}}, "adversarial.critic_steps 0 is not at least 1"),
     ],
 )
 def test_settings_that_cannot_be_are_errors(

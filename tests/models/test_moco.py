@@ -218,18 +218,6 @@ def test_dropout_leaves_the_keys_alone(encoder_folders: dict[str, Path], pairs: 
     assert torch.equal(first.momentum_target, second.momentum_target)
 
 
-def test_momentum_contrast_mixes_with_other_objectives(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
-    model = _model(
-        encoder_folders["bert-mlm"],
-        objectives={MOCO: SMALL, "translation_ranking": 1.0, "representation_translation": 0.5},
-        random_input_shuffling=False,
-    )
-    output = model(**_batch(encoder_folders["bert-mlm"], pairs))
-    output.loss.backward()
-    assert len(output.losses) == 3
-    assert all(loss > 0 for loss in output.losses.values())
-
-
 def test_a_frozen_embedding_table_stays_equal_on_both_sides(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
     model = MoCoAlignedBert.from_backbone(str(encoder_folders["bert"]), objectives={MOCO: {"queue_size": 4}})
     key_encoder = model.objectives[MOCO].key_encoder

@@ -235,16 +235,6 @@ def test_padding_and_the_order_of_pairs_do_not_count(tiny_encoders: Path, poolin
             torch.testing.assert_close(losses[name], loss, atol=2e-5, rtol=1e-5)
 
 
-def test_a_batch_without_links_has_zero_loss_and_every_weight_takes_part(encoder_folders: dict[str, Path]) -> None:
-    model = _model(encoder_folders["bert"])
-    batch = _batch()
-    batch["links"] = torch.full((len(batch["links"]), 0, 2), -1)
-    output = model(**batch)
-    assert output.losses[AWP] == output.losses[WTR] == 0
-    output.loss.backward()
-    assert all(one.grad is not None for name, one in model.named_parameters() if "pooler" not in name)
-
-
 def test_a_pair_without_links_adds_nothing_but_counts(encoder_folders: dict[str, Path]) -> None:
     model = _model(encoder_folders["bert"], objectives={AWP: 1.0, WTR: 1.0})
     batch = _batch()

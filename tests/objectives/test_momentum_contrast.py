@@ -115,26 +115,6 @@ def test_the_queue_holds_the_last_keys_whatever_the_batches(size: int, batches: 
         assert int(objective.pointer) == place
 
 
-def test_accumulated_batches_are_one_batch() -> None:
-    """Keys of a step see none of each other, so that halves give the whole's loss and queue."""
-    whole, halves = _objective(), _objective()
-    pairs = _pairs(0, 4)
-    loss = whole.sentence_loss(pairs)
-    whole.end_step(nn.Linear(4, 4))
-    parts = []
-    for rows in (slice(0, 2), slice(2, 4)):
-        some = (pairs.source, pairs.target, pairs.source_identity, pairs.target_identity)
-        assert pairs.momentum_target is not None
-        parts.append(
-            halves.sentence_loss(
-                sentence_pairs(*(one[rows] for one in some), momentum_target=pairs.momentum_target[rows])
-            )
-        )
-    halves.end_step(nn.Linear(4, 4))
-    torch.testing.assert_close(torch.stack(parts).mean(), loss)
-    torch.testing.assert_close(halves.queue, whole.queue)
-
-
 def test_nothing_enters_the_queue_outside_of_training() -> None:
     objective = _objective().eval()
     before = objective.queue.clone()

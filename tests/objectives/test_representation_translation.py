@@ -135,18 +135,6 @@ def test_both_directions_take_half_of_the_batch_each(tiny_encoders: Path, pairs:
     torch.testing.assert_close(model(**batch).loss, (there + back) / 2, atol=1e-5, rtol=0)
 
 
-def test_a_batch_of_one_direction_uses_every_weight(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
-    """Data-parallel training waits for the gradient of each weight."""
-    model = _model(encoder_folders["bert"], direction="both", predicted_languages=["de", "en"])
-    batch = _batch(encoder_folders["bert"], pairs, languages=["de", "en"])
-    forward = hash_sentences(batch["target_input_ids"], batch["target_attention_mask"]) % 2 == 0
-    for rows in (forward, ~forward):
-        some = {key: one[rows.repeat(2) if key == "language_ids" else rows] for key, one in batch.items()}
-        model.zero_grad()
-        model(**some).loss.backward()
-        assert model.objectives[RTL].language_embeddings.weight.grad is not None
-
-
 def test_padded_positions_start_at_the_padded_length(encoder_folders: dict[str, Path], pairs: Pairs) -> None:
     model = _model(encoder_folders["bert"], positions="padded")
     batch = _batch(encoder_folders["bert"], pairs)

@@ -65,15 +65,6 @@ def test_keys_enter_and_the_momentum_encoder_follows_once_a_step(
     assert _objective(ppa.out)[f"objectives.{MOCO}.pointer"] == 12 % 5
 
 
-def test_both_losses_are_logged_and_add_up(ppa: Run) -> None:
-    ppa.start(max_steps=3, save_strategy="no", eval_strategy="no")
-    lines = [line for line in ppa.metrics if "loss" in line]
-    assert len(lines) == 3
-    for line in lines:
-        assert line["loss_momentum_contrast"] > 0
-        assert line["loss"] == pytest.approx(line[f"loss_{MOCO}"] + line[f"loss_{TLM}"], rel=1e-3)
-
-
 def test_without_an_optimizer_in_between_halves_are_the_whole(ppa: Run) -> None:
     """Accumulated halves of a batch give its weights and its queue: pairs of one step are no negatives."""
     settings = {"save_strategy": "no", "eval_strategy": "no", "dropout": 0.0, "random_input_shuffling": False}
