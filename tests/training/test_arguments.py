@@ -169,6 +169,7 @@ def test_values_that_fail_or_would_be_ignored_are_refused(
         ({"lr_scheduler_kwargs": {"speed": 3}}, "unexpected keyword argument 'speed'"),
         ({"dataloader_num_workers": -1}, "num_workers option should be non-negative"),
         ({"report_to": "foo"}, "foo is not supported"),
+        ({"report_to": "dvclive"}, "requires dvclive to be installed"),
     ],
 )
 def test_settings_that_libraries_refuse_end_before_data_is_read(

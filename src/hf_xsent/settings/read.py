@@ -41,7 +41,7 @@ def build_settings(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
     own = {name: values[name] for name in settings_of(kind) if name in values}
     try:
         settings = kind(**own)
-    except (ValueError, TypeError, OSError, ImportError) as error:  # of transformers and torch
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:  # of transformers and torch
         raise RecipeError(f"invalid or conflicting settings: {' '.join(str(error).split())}") from error
     check_settings(settings)
     return settings

@@ -111,7 +111,8 @@ def _try_out(arguments: Any) -> None:
         get_scheduler(arguments.lr_scheduler_type, optimizer, 1, 2, arguments.lr_scheduler_kwargs)
     loader: Any = [0]
     DataLoader(loader, num_workers=arguments.dataloader_num_workers)
-    get_reporting_integration_callbacks(arguments.report_to)
+    for report in get_reporting_integration_callbacks(arguments.report_to):
+        report()
 
 
 def _choose_bf16(arguments: Any) -> None:
