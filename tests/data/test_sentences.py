@@ -58,8 +58,8 @@ def test_compressed_files_are_read_and_what_was_read_is_used_again(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "has no sentences: 0 lines"),
-        (b"\n\n", "has no sentences: 2 lines, 2 of them empty"),
+        (b"", "has no sentences: of 0 lines"),
+        (b"\n\n", "has no sentences: of 2 lines, 2 are empty"),
         (b"ok\n\xff\xfe\n", ":2: not UTF-8"),
     ],
 )

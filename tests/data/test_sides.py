@@ -60,7 +60,7 @@ def test_the_language_of_a_file_without_a_code_is_undetermined(tmp_path: Path) -
 
 
 def test_an_empty_file_raises(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="en has no sentences: 1 lines, 1 of them empty"):
+    with pytest.raises(DataError, match="en has no sentences: of 1 lines, 1 are empty"):
         TextSides.from_files(_write(tmp_path / "de", ["Satz"]), _write(tmp_path / "en", [""]), tmp_path / "cache")
 
 

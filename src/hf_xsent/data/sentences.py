@@ -143,8 +143,11 @@ def _write(name: str, read: Callable[[], Iterable[tuple[int, str | DataError]]],
         counts.retained = int(np.count_nonzero(selected))
         counts.remove("repeated", writer.count - counts.retained)
         if not counts.retained:
-            empty = counts.removed.get("empty", 0)
-            raise DataError(f"{name} has no sentences: {counts.read} lines, {empty} of them empty")
+            empty, long = (counts.removed.get(reason, 0) for reason in ("empty", "too_long"))
+            raise DataError(
+                f"{name} has no sentences: of {counts.read} lines, {empty} are empty and {long} longer than "
+                f"{MAX_CHARACTERS} characters"
+            )
         batch_rows = min(ROWS_PER_BATCH, max(_FEWEST_ROWS, -(-counts.retained // _BATCHES)))
         writer.write(folder / _FILE, selected, asdict(counts), batch_rows)
 

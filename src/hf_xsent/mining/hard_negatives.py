@@ -135,7 +135,8 @@ class _Chooser:
             for side, of_side in zip(("source", "target"), sides, strict=True)
         ]
         inside = (self.rows[0] >= 0) & (self.rows[1] >= 0)
-        self.known = np.unique(self.rows[0][inside] * len(sides[1]) + self.rows[1][inside])  # pairs of the bitext
+        known = self.rows[0][inside] * len(sides[1]) + self.rows[1][inside]
+        self.known = np.unique(np.append(known, -1))  # pairs of the bitext, and none
 
     def choose(self, start: int, count: int) -> tuple[list[list[str]], list[list[str]]]:
         """Return the source negatives and the target negatives of each of these pairs."""
