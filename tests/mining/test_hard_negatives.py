@@ -91,7 +91,7 @@ def test_negatives_are_those_of_a_slow_choice(data: dict[str, Path], tmp_path: P
 def test_pairs_that_all_have_a_long_side_get_no_negatives(tmp_path: Path) -> None:
     sides = [(f"a{i}", f"b{i} " + "b" * 1000) if i % 2 else (f"a{i} " + "a" * 1000, f"b{i}") for i in range(6)]
     (tmp_path / "de.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in sides))
-    assert _mine({"de": tmp_path / "de.tsv"}, tmp_path)["de"]["pairs_without_negatives"] == 6
+    assert _mine({"de": tmp_path / "de.tsv"}, tmp_path)["de"].pairs_without_negatives == 6
 
 
 def test_word_links_remain_and_earlier_negatives_are_replaced(tmp_path: Path) -> None:
