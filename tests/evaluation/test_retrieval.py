@@ -9,6 +9,7 @@ import pytest
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
+from hf_xsent.evaluation.registry import load_tasks
 from hf_xsent.evaluation.retrieval import RetrievalAccuracy, TatoebaTask, accuracy_at_1, retrieval_by_language
 
 
@@ -158,6 +159,7 @@ def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
 def test_the_real_tatoeba_sets(assets: Path) -> None:
     """Line i of one side is line i of the other; a model that finds nothing but copies knows few of them."""
     folder = assets / "data" / "tatoeba"
+    assert load_tasks({"tatoeba": folder}, {"tatoeba": ["de"]})[0].data == "mteb/tatoeba-bitext-mining"
     sets = load_tatoeba(folder, ["de", "fra", "tl"])
     assert [one.language for one in sets] == ["deu", "fra", "tgl"]
     assert all(len(one.sources) == len(one.targets) == 1000 for one in sets)

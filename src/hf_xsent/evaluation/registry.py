@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task
 from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.evaluation.xsim import XsimTask
-from hf_xsent.files import is_hub_id
+from hf_xsent.files import digest, is_hub_id
 from hf_xsent.settings.read import check_known, read_settings
 
 TASKS: dict[str, type[EvaluationTask]] = {
@@ -54,13 +56,18 @@ def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[s
     if "cache_dir" in inspect.signature(kind.load).parameters:
         given["cache_dir"] = cache_dir
     task = kind.load(data if kind.several_sources else data[0], **given)
-    return replace(task, data=_data_name(data))
+    return replace(task, data=_data_name(task, data))
 
 
-def _data_name(sources: Sequence[str]) -> str:
-    """Return the id of data on the Hub, or the names of files and folders."""
+def _data_name(task: EvaluationTask, sources: Sequence[str]) -> str:
+    """Return the Hub's id of data from there, or equal to it (known_data.json), else the names of files and folders."""
     if is_hub_id(sources[0], owner=True):
         return sources[0]
+    known = json.loads((files("hf_xsent.evaluation") / "known_data.json").read_text(encoding="utf-8")).get(task.name)
+    if known is not None:
+        hashes = {digest(line + "\n" for line in task.texts(test_set))[:8] for test_set in task.sets}
+        if hashes <= {*known["sets"].values()}:
+            return str(known["name"])
     return ", ".join(Path(source.partition("=")[2] or source).name for source in sources)
 
 
