@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from datasets import Dataset, DatasetDict
 from training_process import torchrun
 from training_run import Pairs, Run
 from transformers import AutoModel, AutoTokenizer, BertConfig, DistilBertConfig
@@ -324,6 +325,19 @@ def test_translation_language_modelling_trains_beside_ranking(run: Run) -> None:
 
 def test_dap_resumes_exactly(run: Run) -> None:
     run.assert_goes_on_exactly(objectives=_dap(masked_share=0.5), head_learning_rate="1e-2")
+
+
+def test_dev_pairs_of_a_data_set_are_its_validation_split(run: Run, pairs: Pairs) -> None:
+    parts = {"train": pairs[:10], "validation": pairs[10:]}
+    DatasetDict(
+        {
+            name: Dataset.from_dict({"de": [a for a, _ in part], "en": [b for _, b in part]})
+            for name, part in parts.items()
+        }
+    ).save_to_disk(str(run.folder / "set"))
+    trainer = run.start(data=[f"de={run.folder}/set"], dev=[f"de={run.folder}/set"], max_steps=1)
+    assert trainer.train_dataset.pairs("de")[1] == [target for _, target in parts["train"]]
+    assert trainer.eval_dataset.pairs("de")[1] == [target for _, target in parts["validation"]]
 
 
 def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(

@@ -75,10 +75,10 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
         "on_error": arguments.on_error,
         "cache_dir": arguments.cache_dir,
     }
+    dev = load_bitext(arguments.dev, cleaning=None, split="validation", **options) if arguments.dev else None
     if arguments.unpaired:
         folder = Path(arguments.cache_dir or default_cache_dir()) / "sentences"
-        sides = TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], folder)
-        return sides, load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
+        return TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], folder), dev
     train = load_bitext(
         arguments.data or [],
         cleaning=CleaningRules.parse(arguments.rules, arguments.clean),
@@ -86,14 +86,13 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
         max_pairs_choice=arguments.max_pairs_choice,
         **options,
     )
-    dev = load_bitext(arguments.dev, cleaning=None, **options) if arguments.dev else None
     if not arguments.dev and arguments.dev_pairs:
         train, dev = train.train_dev_split(arguments.dev_pairs, share=arguments.dev_share)
     return train, dev
 
 
-def as_bitext(data: Any, target_language: str, columns: Any = None) -> Any:
-    """Read data as bitext, unless ``load_bitext`` has read it already."""
+def as_bitext(data: Any, target_language: str, columns: Any = None, split: str = "validation") -> Any:
+    """Read data, of data sets this split, as bitext, unless ``load_bitext`` has read it already."""
     if data is None or hasattr(data, "ranges"):
         return data
-    return load_bitext(data, target_language=target_language, columns=columns, cleaning=None)
+    return load_bitext(data, target_language=target_language, columns=columns, cleaning=None, split=split)

@@ -39,7 +39,8 @@ class DataSettings:
     )
     dev: list[str] | None = setting(
         None,
-        "Dev pairs, which choose the best checkpoint, in the format of --data. (default: some of the training pairs)",
+        "Dev pairs, which choose the best checkpoint, in the format of --data; of a data set, its split validation. "
+        "(default: some of the training pairs)",
         named=True,
         metavar="CODE=FILE",
     )

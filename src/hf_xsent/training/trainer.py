@@ -95,9 +95,8 @@ class AlignmentTrainer(RunTrainer):
             raise DataError("the model's folder has no tokenizer: pass one as processing_class")
         check_tokenizer(processing_class, model.config.encoder_config)
         args = AlignmentTrainingArguments.of(args)
-        train_dataset, eval_dataset = (
-            as_bitext(data, target_language, columns) for data in (train_dataset, eval_dataset)
-        )
+        train_dataset = as_bitext(train_dataset, target_language, columns, split="train")
+        eval_dataset = as_bitext(eval_dataset, target_language, columns)
         check_trainer(args, model, eval_dataset)
         if eval_dataset is None:
             args = copy(args)  # which another trainer may share
