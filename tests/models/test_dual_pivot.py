@@ -121,6 +121,7 @@ def test_only_extraction_and_maps_learn_also_after_loading(tiny_encoders: Path, 
         ({"layers": [4]}, r"layers \[4\] do not exist: this encoder has 0 \(embeddings\) to 3"),
         ({"layers": []}, r"layers \[\] do not exist"),
         ({"lora_rank": 2}, "remove lora_rank"),
+        ({"random_input_shuffling": True}, "remove random_input_shuffling"),
         ({"layer_mix": False, "linear_map": False}, "layer_mix and linear_map are both false"),
     ],
 )
