@@ -16,7 +16,7 @@ from hf_xsent.errors import ModelError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.loading import load_config
 from hf_xsent.objectives.base import Needs
-from hf_xsent.training.teacher import Teachers, load_teachers
+from hf_xsent.training.teacher import Teachers
 from sentence_transformers import SentenceTransformer
 
 CPU = torch.device("cpu")
@@ -35,7 +35,7 @@ def _vectors(teacher: Path, encoder: Path, **settings: Any) -> torch.Tensor:
     """Return what a teacher makes of the targets of a batch."""
     arguments: Any = SimpleNamespace(device=CPU, bf16=False)
     model: Any = SimpleNamespace(config=_student(teacher, encoder, **settings), parameters=tuple)
-    teachers = Teachers(load_teachers(model.config, arguments), model, arguments)
+    teachers = Teachers({"distillation": teacher}, model, arguments)
     taught = teachers({"target_texts": SENTENCES, "x": 1}, CPU)
     assert taught.keys() == {"distillation_teacher_target", "x"}
     vectors: torch.Tensor = taught["distillation_teacher_target"]

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import partial
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ class Teachers:
             start = deepcopy(model).to(torch.bfloat16 if arguments.bf16 else model.dtype)
         self.encode_by_objective: dict[str, Encode] = {}
         for name, given in teachers.items():
-            teacher = _open(given, model.config, arguments) if isinstance(given, str) else given
+            teacher = _open(str(given), model.config, arguments) if isinstance(given, str | PathLike) else given
             teacher = start if teacher is None else teacher
             self.encode_by_objective[name] = _frozen(getattr(teacher, "encode", teacher), model)
 
