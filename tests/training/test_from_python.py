@@ -230,6 +230,15 @@ def test_a_sentence_transformer_trains_in_stages(
     assert facts_of_run(tmp_path / "1")["pairs"] == {"de": 32}
 
 
+def test_the_target_language_is_that_of_the_bitext(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    bitext = load_bitext({"de": pairs}, target_language="fr", cleaning=None, cache_dir=tmp_path / "cache")
+    _train(encoder_folders["bert"], tmp_path / "out", bitext[:8])
+    assert facts_of_run(tmp_path / "out")["languages"] == ["de", "fr"]
+    assert yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text("utf-8"))["target_language"] == "fr"
+
+
 def test_python_finishes_a_run_of_the_command_line(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
 ) -> None:

@@ -88,7 +88,7 @@ def load_bitext(
         cached = CachedPairs(language, tuple(of_language), cleaning, on_error, max_pairs, max_pairs_choice)
         files[language], report.languages[language] = cached.load(root)
     logger.info("bitext of %d languages\n%s", len(files), report.table())
-    return Bitext(files, report)
+    return Bitext(files, report, target_language=target_language)
 
 
 class Bitext:
@@ -99,10 +99,12 @@ class Bitext:
     bitext has, by default all.
     """
 
-    def __init__(self, files: Mapping[str, Path], report: CleaningReport, rows: Rows | None = None) -> None:
+    def __init__(
+        self, files: Mapping[str, Path], report: CleaningReport, rows: Rows | None = None, target_language: str = "en"
+    ) -> None:
         self.files = dict(files)
         self.report = report
-        self._rows = rows
+        self._rows, self.target_language = rows, target_language
         self._batches: list[tuple[dict[str, Any], str]] = []  # columns and language
         starts, bounds = [0], [0]
         for language, path in self.files.items():
@@ -116,7 +118,7 @@ class Bitext:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the paths, not the texts."""
-        return type(self), (self.files, self.report, self._rows)
+        return type(self), (self.files, self.report, self._rows, self.target_language)
 
     @property
     def languages(self) -> dict[str, int]:
@@ -192,7 +194,7 @@ class Bitext:
         rows = np.arange(*index.indices(len(self)), dtype=np.int64)
         if index.step is not None and index.step < 0:
             raise DataError("a bitext cannot be reversed: slice with a positive step")
-        return Bitext(self.files, self.report, self._file_rows(rows))
+        return self._part(self._file_rows(rows))
 
     def to_dataset(self) -> Any:
         """Return a ``datasets.Dataset``: source, target, language and, if there are any, links and negatives.
@@ -225,6 +227,9 @@ class Bitext:
     def _batches_of(self, rows: Rows) -> Rows:
         """Return the number of the batch that has each row of the files."""
         return np.searchsorted(self._starts, rows, side="right") - 1
+
+    def _part(self, rows: Rows) -> Bitext:
+        return Bitext(self.files, self.report, rows, self.target_language)
 
     def _file_rows(self, rows: Rows) -> Rows:
         """Map rows of this bitext to rows of the files."""
@@ -270,12 +275,12 @@ class Bitext:
             for start, of_language in zip(starts, hashes, strict=True)
             for block in _blocks(len(of_language))
         ]
-        train = Bitext(self.files, self.report, np.concatenate(rest))
+        train = self._part(np.concatenate(rest))
         empty = [language for language, count in train.languages.items() if not count]
         if empty:
             raise DataError(f"{empty[0]} has no training pairs besides the held-out ones; lower dev_pairs")
         train.report = self.report.of_part(train.languages, "held_out")
-        return train, Bitext(self.files, self.report, dev_rows)
+        return train, self._part(dev_rows)
 
 
 def _rows_of_lowest_hashes(hashes: Hashes, count: int, seed: int) -> Rows:

@@ -47,10 +47,11 @@ class AlignmentTrainer(RunTrainer):
     ``model`` may be a SentenceTransformer of transformer and pooling: its encoder trains by translation ranking.
 
     A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset, a DataFrame or a list of
-    pairs, with its arguments ``target_language`` and ``columns``; the latter are not cleaned. ``args`` may be plain
-    TrainingArguments. At the end of ``train``, the output folder has the model, which AutoModel and SentenceTransformer
-    open, its tokenizer, recipe.yaml, metrics.jsonl and the model card. ``save_strategy="no"`` writes only the metrics.
-    The output folder must be new or empty: ``train`` says how to resume or replace the run in it.
+    pairs, with its arguments ``target_language`` (by default that of a bitext) and ``columns``; the latter are not
+    cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the model, which
+    AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card.
+    ``save_strategy="no"`` writes only the metrics. The output folder must be new or empty: ``train`` says how to resume
+    or replace the run in it.
 
     ```python
     from hf_xsent import AlignmentTrainer, SentenceEncoderForPreTraining
@@ -75,7 +76,7 @@ class AlignmentTrainer(RunTrainer):
         eval_dataset: Any = None,
         processing_class: PreTrainedTokenizerBase | None = None,
         alpha: float = 0.5,
-        target_language: str = "en",
+        target_language: str | None = None,
         teachers: Mapping[str, Any] | None = None,
         features: FeatureCache | None = None,
         columns: Any = None,
@@ -95,7 +96,8 @@ class AlignmentTrainer(RunTrainer):
             raise DataError("the model's folder has no tokenizer: pass one as processing_class")
         check_tokenizer(processing_class, model.config.encoder_config)
         args = AlignmentTrainingArguments.of(args)
-        train_dataset = as_bitext(train_dataset, target_language, columns, split="train")
+        train_dataset = as_bitext(train_dataset, target_language or "en", columns, split="train")
+        target_language = target_language or getattr(train_dataset, "target_language", "en")
         eval_dataset = as_bitext(eval_dataset, target_language, columns)
         check_trainer(args, model, eval_dataset)
         if eval_dataset is None:
