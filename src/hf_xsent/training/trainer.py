@@ -97,8 +97,8 @@ class AlignmentTrainer(RunTrainer):
         check_tokenizer(processing_class, model.config.encoder_config)
         args = AlignmentTrainingArguments.of(args)
         train_dataset = as_bitext(train_dataset, target_language or "en", columns, split="train")
-        target_language = target_language or getattr(train_dataset, "target_language", "en")
-        eval_dataset = as_bitext(eval_dataset, target_language, columns)
+        self.target_language = target_language or getattr(train_dataset, "target_language", "en")
+        eval_dataset = as_bitext(eval_dataset, self.target_language, columns)
         check_trainer(args, model, eval_dataset)
         if eval_dataset is None:
             args = copy(args)  # which another trainer may share
@@ -112,7 +112,7 @@ class AlignmentTrainer(RunTrainer):
             data_collator = collate_features
         train_dataset = training_rows(train_dataset, config, features, args.seed)
         collator = data_collator or PairCollator(
-            processing_class, config.max_length, config.embedded_languages, target_language,
+            processing_class, config.max_length, config.embedded_languages, self.target_language,
             texts=config.needs.teacher, links=config.needs.links, negatives=config.hard_negatives,
             prompt=config.default_prompt,
         )  # fmt: skip
@@ -133,7 +133,7 @@ class AlignmentTrainer(RunTrainer):
             self.add_callback(EarlyStopping)
         self.tokenizer = processing_class
         self.alpha = alpha
-        self.target_language, self.columns = target_language, columns
+        self.columns = columns
         self.features = features
         teachers = load_teachers(config, self.args) if teachers is None else teachers
         self.teachers = Teachers(teachers, model, self.args)
