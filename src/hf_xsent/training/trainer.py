@@ -97,7 +97,7 @@ class AlignmentTrainer(RunTrainer):
         check_tokenizer(processing_class, model.config.encoder_config)
         args = AlignmentTrainingArguments.of(args)
         train_dataset = as_bitext(train_dataset, target_language or "en", columns, split="train")
-        self.target_language = target_language or getattr(train_dataset, "target_language", "en")
+        self.target_language = str(target_language or getattr(train_dataset, "target_language", "en"))
         eval_dataset = as_bitext(eval_dataset, self.target_language, columns)
         check_trainer(args, model, eval_dataset)
         if eval_dataset is None:
