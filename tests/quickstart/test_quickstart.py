@@ -84,7 +84,8 @@ def test_the_quickstart_with_your_own_pairs_trains_a_model(
     assert results["held_out"] == {"de": 5} and results["sentences"] == 10
     assert (output / "model" / "modules.json").is_file() and (output / "pool.svg").is_file()
     printed = capsys.readouterr().out
-    assert "query: " in printed and "warning: the held-out pairs are too easy" in printed
+    assert "query: " in printed and printed.count("  German: ") + printed.count("  English: ") == 10
+    assert "warning: the held-out pairs are too easy" in printed
     assert main(arguments) == 2  # the folder is taken
     assert main([*arguments[:-1], str(data)]) == 2
     assert "my.tsv: Not a directory" in capsys.readouterr().err

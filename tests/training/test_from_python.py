@@ -33,6 +33,7 @@ from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.publishing.hub import plan_upload
 from hf_xsent.publishing.model_card import facts_of_run
+from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.run import RunState
 from sentence_transformers import SentenceTransformer
 
@@ -135,7 +136,12 @@ def test_a_model_that_was_trained_again_is_not_exported_as_its_earlier_run(
     again = TrainingArguments(
         str(tmp_path / "again"), max_steps=1, use_cpu=True, report_to="none", save_strategy="no"
     )  # fmt: skip
-    assert facts_of_run(export_sentence_transformer(trainer.model, tmp_path / "first"))["name"] == "run"
+    first = export_sentence_transformer(trainer.model, tmp_path / "first")
+    assert facts_of_run(first)["exported_from"] == identify_model(str(tmp_path / "run"))
+    with torch.no_grad():  # as a loop of one's own, or another trainer
+        next(trainer.model.encoder.parameters()).mul_(1.1)
+    changed = export_sentence_transformer(trainer.model, tmp_path / "changed")
+    assert facts_of_run(changed)["exported_from"] == ""  # so that results of the run are not published as its own
     AlignmentTrainer(trainer.model, again, pairs).train()
     assert facts_of_run(export_sentence_transformer(trainer.model, tmp_path / "second")) == {}
 

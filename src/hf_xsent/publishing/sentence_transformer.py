@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase, Trainer
 
 from hf_xsent.errors import ModelError, import_extra
-from hf_xsent.files import write_json, write_text, writing
+from hf_xsent.files import file_digest, write_json, write_text, writing
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
@@ -78,8 +78,10 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         run = getattr(model.encoder, "trained_in", None) if isinstance(model, SentenceEncoder) else model
         facts = facts_of_mean([str(run), *(settings.average or ())]) if run else {}
         if facts:  # results of the run are those of the export, unless its embeddings were changed
-            changed = settings.remove_language or settings.average
-            origin = "" if changed else identify_model(str(run))
+            is_run = not (settings.remove_language or settings.average)
+            if isinstance(model, SentenceEncoder):  # others may have trained it since
+                is_run = is_run and _weights_of(part) == _weights_of(Path(str(run)))
+            origin = identify_model(str(run)) if is_run else ""
             write_json(part / RUN_FACTS, facts | {"exported_from": origin})
         if settings.verify:
             _verify(embedder, part, settings.dtype)
@@ -99,6 +101,12 @@ def _import_extras(settings: ExportSettings) -> None:
     for extra in ("openvino", "gguf"):
         if getattr(settings, extra):
             import_extra(extra, extra, extra)
+
+
+def _weights_of(folder: Path) -> str:
+    """Return a hash of the weights in a folder; empty if it has none."""
+    path = folder / "model.safetensors"
+    return file_digest(path) if path.is_file() else ""
 
 
 @contextmanager

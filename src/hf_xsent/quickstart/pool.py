@@ -91,10 +91,13 @@ def pool_table(pool: Mapping[str, Any]) -> Table:
     return Table(["queries", *columns], [*rows, ["mean", *means]])
 
 
-def neighbour_table(neighbours: Sequence[Mapping[str, Any]], when: str) -> Table:
-    """List the nearest sentences of a query, with their translations."""
-    rows = [[row["cosine"], _name(row["language"]), row["translation"], row["sentence"]] for row in neighbours]
-    return Table([f"cosine, {when}", "language", "translation", "sentence"], rows)
+def neighbour_lines(neighbours: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Write the nearest sentences of a query, each with its cosine, language and translation."""
+    lines = []
+    for row in neighbours:
+        translation = "" if row["translation"] == row["sentence"] else f" ({row['translation']})"
+        lines.append(f"{row['cosine']:.2f}  {_name(row['language'])}: {row['sentence']}{translation}")
+    return lines
 
 
 def _mean(pool: Mapping[str, Any], when: str, figure: str) -> float:

@@ -19,7 +19,7 @@ from hf_xsent.files import write_json, write_text
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import quiet_loading
 from hf_xsent.pages.charts import standalone
-from hf_xsent.quickstart.pool import PoolSearch, neighbour_table, pool_chart, pool_table
+from hf_xsent.quickstart.pool import PoolSearch, neighbour_lines, pool_chart, pool_table
 from hf_xsent.quickstart.settings import LANGUAGES, QuickstartSettings
 from hf_xsent.settings.command import command
 from hf_xsent.training.pretrain import pretrain
@@ -49,7 +49,7 @@ class QuickstartResults:
         parts += ["% of sentences of the query's own language among its ten nearest", ""]
         parts += [str(pool_table(self.data["pool"])), "", f"query: {self.data['example']['query']}"]
         for when in ("before", "after"):
-            parts += ["", str(neighbour_table(self.data["example"][when], when))]
+            parts += ["", f"nearest sentences {when} training:", *neighbour_lines(self.data["example"][when])]
         if warning := self.data["warning"]:
             parts += ["", f"warning: {warning}"]
         parts += ["", f"chart    {self.folder / 'pool.svg'}", f"results  {self.folder / 'results.json'}"]
