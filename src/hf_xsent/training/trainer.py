@@ -143,7 +143,6 @@ class AlignmentTrainer(RunTrainer):
         self._threads = torch.get_num_threads()
         self._cost = CostCounter()
         self.add_callback(self._cost)
-        self._trains_critic = config.needs.critic
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """Train, and save the model with its last or best weights, as the arguments choose.
@@ -208,7 +207,7 @@ class AlignmentTrainer(RunTrainer):
     ) -> Tensor | tuple[Tensor, AlignmentOutput]:
         """Compute the weighted sum of the objectives, and add each loss to the sums for the log."""
         inputs = self.teachers(inputs, self.args.device)
-        if self._trains_critic:
+        if self.model.config.needs.critic:
             with self.accelerator.autocast():
                 inputs = self.model.train_critics(inputs, self.args.learning_rate)
         chunk = self.args.pairs_per_chunk
