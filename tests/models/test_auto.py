@@ -62,9 +62,14 @@ def test_the_training_forward_returns_a_tuple_on_request(encoder_folders: dict[s
 
 def test_a_run_of_one_method_is_not_opened_as_another(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
     SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="a run of the method alignment, not of dap: .*XlmrWithRTLHead.from_backbone"):
+    with pytest.raises(ModelError, match="of the method alignment, not of dap: .*XlmrWithRTLHead.from_backbone"):
         XlmrWithRTLHead.from_pretrained(tmp_path)
     assert XlmrWithRTLHead.from_backbone(str(tmp_path)).objectives.keys() > {"translation_ranking"}
+    DualPivotForPreTraining.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path / "dual")
+    export_sentence_transformer(tmp_path / "dual", tmp_path / "exported")
+    for folder in (tmp_path / "dual", tmp_path / "exported"):  # without its mix of layers
+        with pytest.raises(ModelError, match="of the method dual-pivot, not of alignment: open it with AutoModelFor"):
+            SentenceEncoderForPreTraining.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("kind", [XlmrWithRTLHead, DapForSentenceEmbedding, DualPivotForPreTraining])

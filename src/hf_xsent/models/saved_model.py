@@ -114,10 +114,11 @@ class SavedModel(PreTrainedModel):
             config = load_config(name, **hub)
         encoder_config, stated = stated_settings(name, config, **hub)
         encoder_config, saved = deepcopy(encoder_config), "model_type" in stated
-        method = cls.config_class.model_type
-        if cls.trains and "objectives" in stated and stated["model_type"] != method != "alignment":
+        method, of_run = cls.config_class.model_type, cls.trains and "objectives" in stated
+        theirs = stated.get("model_type", method)
+        if theirs == "dual-pivot" != method or (of_run and theirs != method != "alignment"):
             raise ModelError(
-                f"{name!r} is a run of the method {stated['model_type']}, not of {method}: continue it with "
+                f"{name!r} is a model of the method {theirs}, not of {method}: open it with "
                 f"AutoModelForPreTraining, or start from it by {cls.__name__}.from_backbone"
             )
         names = cls.config_class.saved_names()
