@@ -181,6 +181,23 @@ def test_settings_that_libraries_refuse_end_before_data_is_read(
     assert "\n" not in str(error.value)
 
 
+def test_a_head_rate_beside_a_given_optimizer_is_refused(model: Any, tmp_path: Path, pairs: Any) -> None:
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, head_learning_rate=1e-3)
+    optimizers = (torch.optim.SGD(model.parameters(), lr=0.1), None)
+    with pytest.raises(RecipeError, match="head_learning_rate has no effect on a given optimizer"):
+        AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer, optimizers=optimizers)
+
+
+def test_weights_that_lose_small_updates_are_warned_of(
+    model: Any, tmp_path: Path, pairs: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer)
+    assert "bfloat16" not in caplog.text
+    AlignmentTrainer(model.bfloat16(), arguments, {"de": pairs}, None, model.tokenizer)
+    assert "the weights are bfloat16, which rounds away most updates" in caplog.text
+
+
 def test_a_push_without_a_network_is_one_sentence_before_training(model: Any, tmp_path: Path, pairs: Any) -> None:
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, push_to_hub=True, hub_token=None)
     with pytest.raises(OutputError, match="push_to_hub cannot create the repository"):

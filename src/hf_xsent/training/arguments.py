@@ -145,6 +145,11 @@ def check_trainer(arguments: AlignmentTrainingArguments, model: torch.nn.Module,
     }
     held = {name for name, holds in facts.items() if holds}
     refuse_conflicts(facts_of_arguments(arguments) | facts_of_model(config, arguments) | held)
+    if torch.bfloat16 in dtypes:
+        logger.warning(
+            "the weights are bfloat16, which rounds away most updates of a small learning rate: open the model with "
+            "dtype=torch.float32 (SentenceTransformer: model_kwargs), and compute in bfloat16 by bf16"
+        )
     if dev is not None and arguments.eval_strategy != "no":
         names = ["accuracy", "beside", "accuracy_forward", "accuracy_backward"]
         check_metric(arguments, [*names, *(f"accuracy_{code}" for code in dev.languages)])

@@ -100,6 +100,8 @@ class AlignmentTrainer(RunTrainer):
         self.target_language = str(target_language or getattr(train_dataset, "target_language", "en"))
         eval_dataset = as_bitext(eval_dataset, self.target_language, columns)
         check_trainer(args, model, eval_dataset)
+        if args.head_learning_rate is not None and optimizers[0] is not None:
+            raise RecipeError("head_learning_rate has no effect on a given optimizer: give it a group with this rate")
         if eval_dataset is None:
             args = copy(args)  # which another trainer may share
             args.eval_strategy = IntervalStrategy.NO
