@@ -327,6 +327,15 @@ def test_dap_resumes_exactly(run: Run) -> None:
     run.assert_goes_on_exactly(objectives=_dap(masked_share=0.5), head_learning_rate="1e-2")
 
 
+def test_columns_may_name_a_file_of_the_training_pairs_alone(run: Run, pairs: Pairs) -> None:
+    (run.folder / "mined.tsv").write_text("".join(f"1.0\t{b}\t{a}\n" for a, b in pairs), "utf-8")
+    changes = {"data": f"de={run.folder}/mined.tsv", "dev": f"de={run.folder}/de.tsv", "max_steps": 1}
+    trainer = run.start(columns={"mined.tsv": "2,1"}, **changes)
+    assert trainer.train_dataset[0]["source"] == trainer.eval_dataset[0]["source"] == pairs[0][0]
+    with pytest.raises(DataError, match="columns are given for 'mine.tsv', which is neither a language nor a file"):
+        run.start(columns={"mine.tsv": "2,1"}, **changes)
+
+
 def test_dev_pairs_of_a_data_set_are_its_validation_split(run: Run, pairs: Pairs) -> None:
     parts = {"train": pairs[:10], "validation": pairs[10:]}
     DatasetDict(

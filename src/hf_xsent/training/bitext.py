@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.records import NEGATIVES
-from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
+from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources, state_columns
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
@@ -25,10 +27,19 @@ def check_bitext(arguments: DataSettings) -> None:
     if not arguments.data:
         raise RecipeError("no bitext to train on: give --data, such as de=pairs.tsv")
     CleaningRules.parse(arguments.rules, arguments.clean).files()
-    options: Any = {"target_language": arguments.target_language, "columns": parse_columns(arguments.columns)}
-    resolve_sources(arguments.data, **options)
-    if arguments.dev:
-        resolve_sources(arguments.dev, **options)
+    _resolve(arguments)
+
+
+def _resolve(arguments: DataSettings) -> tuple[list[BitextSource], list[BitextSource]]:
+    """Return the sources of training and of dev pairs; ``columns`` may name those of either."""
+    columns = parse_columns(arguments.columns)
+    every, per_file = (None, columns) if isinstance(columns, Mapping) else (columns, {})
+    options: Any = {"target_language": arguments.target_language, "columns": every}
+    train = resolve_sources(arguments.data, **options) if arguments.data else {}
+    dev = resolve_sources(arguments.dev, split="validation", **options) if arguments.dev else {}
+    sources = state_columns(chain(*train.values(), *dev.values()), per_file)
+    count = sum(map(len, train.values()))
+    return sources[:count], sources[count:]
 
 
 def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
@@ -71,16 +82,16 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
     """Read the training data, and the dev bitext: that of ``dev``, or pairs held out of the training bitext."""
     options: dict[str, Any] = {
         "target_language": arguments.target_language,
-        "columns": parse_columns(arguments.columns),
         "on_error": arguments.on_error,
         "cache_dir": arguments.cache_dir,
     }
-    dev = load_bitext(arguments.dev, cleaning=None, split="validation", **options) if arguments.dev else None
+    train_sources, dev_sources = _resolve(arguments)
+    dev = load_bitext(dev_sources, cleaning=None, **options) if dev_sources else None
     if arguments.unpaired:
         folder = Path(arguments.cache_dir or default_cache_dir()) / "sentences"
         return TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], folder), dev
     train = load_bitext(
-        arguments.data or [],
+        train_sources,
         cleaning=CleaningRules.parse(arguments.rules, arguments.clean),
         max_pairs=arguments.max_pairs,
         max_pairs_choice=arguments.max_pairs_choice,

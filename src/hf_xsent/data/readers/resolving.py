@@ -38,25 +38,31 @@ def resolve_sources(
     The arguments are those of `load_bitext`. Pairs in memory are written to files below ``cache_dir``.
     """
     check_columns(columns)
-    per_file = columns if isinstance(columns, Mapping) else {}
-    every = None if isinstance(columns, Mapping) else columns
+    every, per_file = (None, columns) if isinstance(columns, Mapping) else (columns, {})
     template = BitextSource("und", "", target_language, every, split, code_from="")
     resolved: dict[str, list[BitextSource]] = {}
-    unused = set(per_file)
-    for source in _sources(data, template, Path(cache_dir or default_cache_dir()) / "in_memory"):
+    sources = list(_sources(data, template, Path(cache_dir or default_cache_dir()) / "in_memory"))
+    for source in state_columns(sources, per_file):
         source_files(source)
-        key = next((key for key in (source.path, Path(source.path).name, source.language) if key in per_file), None)
-        if key is not None:
-            unused.discard(key)
-            source = replace(source, columns=per_file[key])  # noqa: PLW2901
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
         raise DataError("no bitext given; give a path, or language=path")
     _refuse_mixtures(resolved)
-    for key in unused:
-        raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
-                        f"use one of {', '.join(resolved)}, or a file name")  # fmt: skip
     return resolved
+
+
+def state_columns(sources: Iterable[BitextSource], columns: Mapping[str, Columns]) -> list[BitextSource]:
+    """Return sources with the columns that a mapping states by path, name or language; refuse any other name."""
+    stated, unused = [], {*columns}
+    for source in sources:
+        key = next((key for key in (source.path, Path(source.path).name, source.language) if key in columns), None)
+        stated.append(source if key is None else replace(source, columns=columns[key]))
+        unused.discard(key or "")
+    if unused:
+        codes = ", ".join(dict.fromkeys(source.language for source in stated))
+        raise DataError(f"columns are given for {min(unused)!r}, which is neither a language nor a file of the data; "
+                        f"use one of {codes}, or a file name")  # fmt: skip
+    return stated
 
 
 def _refuse_mixtures(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
