@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,10 @@ def check_bitext(arguments: DataSettings) -> None:
 
 def _resolve(arguments: DataSettings) -> tuple[list[BitextSource], list[BitextSource]]:
     """Return the sources of training and of dev pairs; ``columns`` may name those of either."""
-    columns = parse_columns(arguments.columns)
-    every, per_file = (None, columns) if isinstance(columns, Mapping) else (columns, {})
-    options: Any = {"target_language": arguments.target_language, "columns": every}
-    train = resolve_sources(arguments.data, **options) if arguments.data else {}
-    dev = resolve_sources(arguments.dev, split="validation", **options) if arguments.dev else {}
-    sources = state_columns(chain(*train.values(), *dev.values()), per_file)
+    target = arguments.target_language
+    train = resolve_sources(arguments.data, target_language=target) if arguments.data else {}
+    dev = resolve_sources(arguments.dev, target_language=target, split="validation") if arguments.dev else {}
+    sources = state_columns(chain(*train.values(), *dev.values()), parse_columns(arguments.columns))
     count = sum(map(len, train.values()))
     return sources[:count], sources[count:]
 

@@ -22,7 +22,6 @@ from hf_xsent.errors import Interrupted, Stopped
 from hf_xsent.files import append_text, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.runs.run import METRICS_FILE
-from hf_xsent.training.resuming import measurements_without_gain
 
 logger = logging.getLogger(__name__)
 
@@ -78,14 +77,6 @@ class EndOfStep(TrainerCallback):
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Call ``end_step``, before a checkpoint or a measurement."""
         kwargs["model"].end_step()
-
-
-class EarlyStopping(TrainerCallback):
-    """Stop after N consecutive dev measurements without a new best one, whether or not their steps have checkpoints."""
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Stop if the patience is at its end."""
-        control.should_training_stop |= measurements_without_gain(state, args) >= args.early_stopping_patience
 
 
 class DevBeforeTraining(TrainerCallback):

@@ -21,17 +21,16 @@ def is_on_schedule(state: TrainerState, arguments: TrainingArguments) -> bool:
 
 def has_ended(state: TrainerState, arguments: TrainingArguments, max_steps: int) -> bool:
     """Return whether a checkpoint is that of the last step, or of the step of an early stop."""
-    patience = getattr(arguments, "early_stopping_patience", None)
-    stopped = patience is not None and measurements_without_gain(state, arguments) >= patience
-    return state.global_step >= max_steps or stopped
+    return state.global_step >= max_steps or stops_early(state, arguments)
 
 
-def measurements_without_gain(state: TrainerState, arguments: TrainingArguments) -> int:
-    """Return the number of dev measurements since the best one, each step once and the start not at all."""
+def stops_early(state: TrainerState, arguments: TrainingArguments) -> bool:
+    """Return whether the last N dev measurements were no new best; each step counts once, and the start does not."""
+    patience: int = getattr(arguments, "early_stopping_patience", None) or 0
     name = f"eval_{str(arguments.metric_for_best_model).removeprefix('eval_')}"
     values = [*{log["step"]: log[name] for log in state.log_history if log["step"] and name in log}.values()]
     best = max if arguments.greater_is_better else min
-    return len(values) - 1 - values.index(best(values)) if values else 0
+    return bool(patience and values) and len(values) - 1 - values.index(best(values)) >= patience
 
 
 def keep_settings(optimizer: Any, scheduler: Any, groups: list[dict[str, Any]]) -> None:

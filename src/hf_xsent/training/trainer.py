@@ -24,10 +24,11 @@ from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
-from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EarlyStopping, EndOfStep, StartOfEpoch
+from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EndOfStep, StartOfEpoch
 from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.large_batch import cached_loss
+from hf_xsent.training.resuming import stops_early
 from hf_xsent.training.retention import Retention, average_with_start, choose_share, starting_weights
 from hf_xsent.training.run_trainer import RunTrainer
 from hf_xsent.training.teacher import Teachers, load_teachers
@@ -131,8 +132,6 @@ class AlignmentTrainer(RunTrainer):
         self._retention = None if args.retention is None else Retention(args.retention)
         self._epochs = StartOfEpoch()
         self.add_callback(self._epochs)
-        if args.early_stopping_patience is not None:
-            self.add_callback(EarlyStopping)
         self.tokenizer = processing_class
         self.alpha = alpha
         self.columns = columns
@@ -251,6 +250,7 @@ class AlignmentTrainer(RunTrainer):
         if eval_dataset is not None:
             self.state.log_history.pop()  # from which the model card takes the accuracy on the run's own dev pairs
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self.control.should_training_stop |= stops_early(self.state, self.args)
         return metrics
 
     def _measure_dev(self, dev: Any) -> dict[str, float]:

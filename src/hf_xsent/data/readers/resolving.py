@@ -37,12 +37,10 @@ def resolve_sources(
 
     The arguments are those of `load_bitext`. Pairs in memory are written to files below ``cache_dir``.
     """
-    check_columns(columns)
-    every, per_file = (None, columns) if isinstance(columns, Mapping) else (columns, {})
-    template = BitextSource("und", "", target_language, every, split, code_from="")
+    template = BitextSource("und", "", target_language, split=split, code_from="")
     resolved: dict[str, list[BitextSource]] = {}
-    sources = list(_sources(data, template, Path(cache_dir or default_cache_dir()) / "in_memory"))
-    for source in state_columns(sources, per_file):
+    sources = _sources(data, template, Path(cache_dir or default_cache_dir()) / "in_memory")
+    for source in state_columns(sources, columns):
         source_files(source)
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
@@ -51,16 +49,23 @@ def resolve_sources(
     return resolved
 
 
-def state_columns(sources: Iterable[BitextSource], columns: Mapping[str, Columns]) -> list[BitextSource]:
-    """Return sources with the columns that a mapping states by path, name or language; refuse any other name."""
-    stated, unused = [], {*columns}
+def state_columns(
+    sources: Iterable[BitextSource], columns: Columns | Mapping[str, Columns] | None
+) -> list[BitextSource]:
+    """Return sources with these columns, or those that a mapping states by path, name or language; refuse other names.
+
+    Without a name in the mapping, sources keep the columns that they have.
+    """
+    check_columns(columns)
+    every, per_file = (None, columns) if isinstance(columns, Mapping) else (columns, {})
+    stated, unused = [], set(per_file)
     for source in sources:
-        key = next((key for key in (source.path, Path(source.path).name, source.language) if key in columns), None)
-        stated.append(source if key is None else replace(source, columns=columns[key]))
-        unused.discard(key or "")
-    if unused:
+        key = next((key for key in (source.path, Path(source.path).name, source.language) if key in per_file), "")
+        stated.append(replace(source, columns=per_file[key] if key else source.columns or every))
+        unused.discard(key)
+    for key in unused:
         codes = ", ".join(dict.fromkeys(source.language for source in stated))
-        raise DataError(f"columns are given for {min(unused)!r}, which is neither a language nor a file of the data; "
+        raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
                         f"use one of {codes}, or a file name")  # fmt: skip
     return stated
 
@@ -88,7 +93,7 @@ def _sources(data: Any, template: BitextSource, folder: Path) -> Iterator[Bitext
     named = data.items() if by_language else [(None, data)]
     for key, item in ((key, item) for key, items in named for item in _items(items)):
         if isinstance(item, BitextSource):
-            yield item if item.columns is not None else replace(item, columns=template.columns)
+            yield item
         elif is_in_memory(item):
             yield from write_pairs(item, folder, _stating(template, key))
         elif key is None and (parts := re.fullmatch(rf"({CODE})=(.+)", fspath(item))):
