@@ -160,6 +160,13 @@ def test_a_column_of_numbers_is_no_language(tmp_path: Path) -> None:
     assert _languages(tmp_path / "pool.tsv", "de", "en") == ["de", "en"]
 
 
+def test_a_table_of_pairs_is_no_parallel_text(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("Ein langer Satz über das Wetter.\tA long sentence.\nJa.\tYes.\n", "utf-8")
+    reason = "pairs.tsv:1: the first line must name a language per column, not 'Ein langer Satz über das Wette'"
+    with pytest.raises(DataError, match=f"{reason}: add it, or measure pairs by pairs$"):
+        load_parallel(tmp_path / "pairs.tsv")
+
+
 def test_two_files_of_one_language_are_refused(tmp_path: Path) -> None:
     _write(tmp_path, {"deu_Latn.dev": GERMAN, "deu_Latn.devtest": GERMAN, "eng_Latn.devtest": ENGLISH})
     with pytest.raises(DataError, match=r"deu_Latn\.dev and deu_Latn\.devtest are the same set: keep one of them"):

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -22,7 +23,7 @@ from hf_xsent import (
     load_bitext,
 )
 from hf_xsent.publishing.model_card import facts_of_run
-from hf_xsent.training.run_card import RECIPE_FILE, recipe_of, write_recipe, write_run_card
+from hf_xsent.training.run_card import RECIPE_FILE, _training_sentences, recipe_of, write_recipe, write_run_card
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -69,6 +70,15 @@ def test_a_run_and_its_checkpoints_state_their_facts_without_private_paths(run: 
     of_checkpoint = facts_of_run(run.out / "checkpoint-3")
     assert of_checkpoint["training"][0] == "Training took 3 steps (1.00 epochs)."
     assert of_checkpoint | {"training": facts["training"]} == facts
+
+
+@pytest.mark.parametrize(("before", "told"), [(50.0, True), (100.0, False)])
+def test_dev_pairs_that_were_all_right_before_training_tell_nothing(before: float, told: bool) -> None:
+    history = [{"step": step, "eval_accuracy": value} for step, value in ((0, before), (2, 100.0))]
+    state = SimpleNamespace(global_step=2, epoch=1.0, log_history=history, best_global_step=None)
+    args = SimpleNamespace(load_best_model_at_end=False, share_of_start=0.0)
+    sentences = _training_sentences(SimpleNamespace(args=args, state=state, saves_checkpoint=False))
+    assert any("Accuracy@1" in sentence for sentence in sentences) == told
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ def load_bitext(
     for language, of_language in sources.items():
         cached = CachedPairs(language, tuple(of_language), cleaning, on_error, max_pairs, max_pairs_choice)
         files[language], report.languages[language] = cached.load(root)
-    logger.info("bitext of %d languages\n%s", len(files), report.table())
+    logger.info("bitext of %d language%s\n%s", len(files), "s" * (len(files) > 1), report.table())
     return Bitext(files, report, target_language=target_language)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -18,6 +19,8 @@ from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.training.dual_pivot.features import FeatureCache, FeatureRows
 from hf_xsent.training.settings import DataSettings
+
+logger = logging.getLogger(__name__)
 
 
 def check_bitext(arguments: DataSettings) -> None:
@@ -97,6 +100,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
     )
     if not arguments.dev and arguments.dev_pairs:
         train, dev = train.train_dev_split(arguments.dev_pairs, share=arguments.dev_share)
+        logger.info("%d pairs are held out of training as dev pairs (--dev_pairs, of each language)", len(dev))
     return train, dev
 
 

@@ -97,7 +97,7 @@ def _training_sentences(trainer: Any) -> list[str]:
         ("eval_accuracy", "Accuracy@1 on dev pairs"),
         ("eval_beside", "Beside the query's language, it"),
     ):
-        if step and all(name in logs.get(each, ()) for each in (0, step)):
+        if step and all(name in logs.get(each, ()) for each in (0, step)) and logs[0][name] < 100:
             before, after = logs[0][name], logs[step][name]
             sentences.append(f"{what} was {before:.2f} before training and is {after:.2f} after it.")
     for log in state.log_history:

@@ -65,8 +65,12 @@ def _read(source: Path) -> dict[str, list[str]]:
         try:
             find_language(name)
         except DataError as error:
-            first = "" if source.is_dir() else " (the first line of the file names a language per column)"
-            raise DataError(f"{source}: {error}{first}") from error
+            if source.is_dir():
+                raise DataError(f"{source}: {error}") from error
+            raise DataError(
+                f"{source}:1: the first line must name a language per column, not {name[:30]!r}: add it, or measure "
+                "pairs by --pairs"
+            ) from error
     return texts
 
 
