@@ -73,7 +73,7 @@ def test_a_run_and_its_checkpoints_state_their_facts_without_private_paths(run: 
 
 
 @pytest.mark.parametrize(("before", "told"), [(50.0, True), (100.0, False)])
-def test_dev_pairs_that_were_all_right_before_training_tell_nothing(before: float, told: bool) -> None:
+def test_a_card_omits_dev_accuracy_that_was_perfect_before_training(before: float, told: bool) -> None:
     history = [{"step": step, "eval_accuracy": value} for step, value in ((0, before), (2, 100.0))]
     state = SimpleNamespace(global_step=2, epoch=1.0, log_history=history, best_global_step=None)
     args = SimpleNamespace(load_best_model_at_end=False, share_of_start=0.0)

@@ -391,6 +391,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
         ("English\tGerman", "a dog\tein Hund"),
         ("id\ttext_deu\ttext_eng", "17\tein Hund\ta dog"),
         ("sentence1\tsentence2\tscore", "ein Hund\ta dog\t0.9"),
+        ("\tde\ten", "0\tein Hund\ta dog"),  # DataFrame.to_csv with its index
+        ("Unnamed: 0\tde\ten", "0\tein Hund\ta dog"),  # read and written again
     ],
 )  # fmt: skip
 def test_a_header_row_names_the_columns_and_is_not_a_pair(tmp_path: Path, header: str, row: str) -> None:

@@ -145,6 +145,9 @@ def test_a_name_with_the_target_language_first_needs_the_order_of_columns_withou
     ):
         _read(path)
     assert _read(f"de={path}", columns={"de": ("target", "source")}) == {"de": PAIRS}
+    in_memory = {"en-de": [{"source": target, "target": source} for source, target in PAIRS]}
+    with pytest.raises(DataError, match=r"^the de pairs: which column has de\? .* as in \{'de': …\}, if it is"):
+        _read(in_memory)
     assert _read(_write(tmp_path / f"b.en-de.{suffix}", ("en", "de"), english_first)) == {"de": PAIRS}
     assert _read(_write(tmp_path / f"c.de-en.{suffix}", ("source", "target"), PAIRS)) == {"de": PAIRS}
 

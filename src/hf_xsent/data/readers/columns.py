@@ -27,11 +27,12 @@ _TEXT = {"text", "sentence", "segment", "string", "side"}
 _OTHER = {
     "score", "cosine", "similarity", "margin", "rank", "line", "row", "id", "index", "key", "links", "label", "labels",
     "language", "lang", "code", "negative", "negatives", "url", "domain", "corpus", "comment", "licence", "license",
-    "origin",
+    "origin", "unnamed",
 }  # fmt: skip
 _SIDES = _SOURCE | _TARGET | _TEXT
 _KNOWN = _SIDES | _OTHER | {name for pair in _USUAL_PAIRS for name in pair} - {"english"}
 _PUNCTUATION = re.compile(r"[.,;:!?…。，；：！？](\s|$)")
+_INDEX_OF_PANDAS = re.compile(r"(Unnamed: \d+)?")
 _LONGEST_NAME = 40
 _ROWS_WITH_LETTERS, _MIN_PAIRS = 100, 6  # to decide that a column has no letters
 _EXAMPLES = 3
@@ -64,6 +65,7 @@ def is_header(cells: Sequence[str], language: str, target_language: str) -> bool
     """
     if _usual_pair(cells, language) is not None:
         return True
+    cells = ["index" if _INDEX_OF_PANDAS.fullmatch(cell) else cell for cell in cells]
     names = [_parse_name(cell) for cell in cells]
     if _NO_NAME in names or len(set(names)) == 1 or any(map(_PUNCTUATION.search, cells)):
         return False

@@ -174,9 +174,10 @@ def require_order(source: BitextSource, first: int | str, second: int | str) -> 
     """Raise an error if the language is from a name such as en-de, and nothing says which column has it."""
     if source.columns is None and source.target_first and not name_languages([str(first), str(second)]):
         code, target = source.language, source.target_language
+        named = f"{{{code!r}: …}}" if source.in_memory else f"{code}={source.path}"
         raise DataError(
             f"{source.name}: which column has {code}? {source.code_from} has {target} first: name the language, as in "
-            f"{code}={source.path}, if it is column {first}; if it is column {second}, give --columns "
+            f"{named}, if it is column {first}; if it is column {second}, give --columns "
             f"{code}={second},{first}"
         )
 
