@@ -96,7 +96,7 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
     """Yield each pair as a record of all its columns."""
     if isinstance(data, Mapping):  # DatasetDict
         if split not in data:
-            raise DataError(f"the data set has no split {split!r}, only {', '.join(map(str, data))}: give split")
+            raise DataError(f"the data set has no split {split!r}, only {', '.join(map(str, data))}: pass one of these")
         data = data[split]
     if hasattr(data, "__arrow_c_stream__") and not _is_dataset(data):
         import pyarrow as pa
