@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 
 from hf_xsent import evaluate
 from hf_xsent.data.benchmarks.sets import PairSet
+from hf_xsent.errors import DataError
 from hf_xsent.evaluation.pairs import PairsTask
 from hf_xsent.evaluation.report import Measurement, Report, compare_with_first, comparison_table
 
@@ -69,6 +70,14 @@ def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
     assert metrics["mean"] == pytest.approx((metrics["forward"] + metrics["backward"]) / 2)
     assert float(task.metrics(outcomes.rows["de"])["beside"]) == pytest.approx(metrics["beside"])
     assert 0 < metrics["mean"] < metrics["mean_5"] < 100
+
+
+def test_of_a_data_set_the_split_test_is_measured(tmp_path: Path) -> None:
+    splits = {split: Dataset.from_dict({"de": [f"{split} a", "b"], "en": ["c", "d"]}) for split in ("train", "test")}
+    task = PairsTask.load({"de": DatasetDict(splits)}, cache_dir=tmp_path)
+    assert task.sets[0].sources == ["test a", "b"]
+    with pytest.raises(DataError, match="no split 'test', only train"):
+        PairsTask.load({"de": DatasetDict(train=splits["train"])}, cache_dir=tmp_path)
 
 
 def test_copies_of_pairs_and_sentences_change_no_figure_of_the_others(tmp_path: Path) -> None:

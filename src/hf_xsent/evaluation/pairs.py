@@ -64,10 +64,9 @@ class PairsTask(EvaluationTask):
         target_language: str | None = None,
         cache_dir: str | PathLike[str] | None = None,
     ) -> Self:
-        """Read pairs in the format of ``pretrain --data``: some or all languages, their first pairs, each once."""
-        bitext = load_bitext(
-            source, target_language=target_language or "en", cleaning=None, max_pairs=max_pairs, cache_dir=cache_dir
-        )
+        """Read pairs in the format of ``pretrain --data``, of data sets the split test; each pair once."""
+        options: Any = {"cleaning": None, "max_pairs": max_pairs, "cache_dir": cache_dir, "split": "test"}
+        bitext = load_bitext(source, target_language=target_language or "en", **options)
         codes = select_names("the bitext", bitext.languages, languages)
         different = {code: dict.fromkeys(zip(*bitext.pairs(code), strict=True)) for code in codes}
         return cls([PairSet(code, *map(list, zip(*pairs, strict=True))) for code, pairs in different.items()])
