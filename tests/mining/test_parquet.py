@@ -113,7 +113,7 @@ def test_vectors_of_another_model_and_damaged_ones_are_refused(folder: Path) -> 
             return super().encode(texts)[:, ::-1]
 
     _mine(folder, "a.txt", "b.txt", "text.tsv", vectors=folder / "vectors")
-    with pytest.raises(DataError, match="were made with model .*: give the model that made them"):
+    with pytest.raises(DataError, match="were made with model .*: give the model and the settings"):
         _mine(folder, "vectors/source", "vectors/target", "x.tsv", Other())
     pq.write_table(pa.table({"text": ["a"]}), folder / "x.parquet")
     with pytest.raises(DataError, match="x.parquet has no column 'embedding'"):

@@ -22,6 +22,7 @@ from hf_xsent import (
     XlmrWithRTLHead,
     load_bitext,
 )
+from hf_xsent.errors import RecipeError
 from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.training.run_card import RECIPE_FILE, _training_sentences, recipe_of, write_recipe, write_run_card
 
@@ -42,6 +43,11 @@ def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert card.data.license == "mit" and card.data.base_model == "org/base" and card.data.language == ["de", "en"]
     assert 'SentenceTransformer("org/tiny")' in card.text and "picks its translation" in card.text
+    trainer.create_model_card("sw", dataset_tags="org/pairs")
+    card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
+    assert card.data.language == ["sw"] and card.data.datasets == ["org/pairs"]
+    with pytest.raises(RecipeError, match=r"^the card does not take tags, tasks: add it to README.md"):
+        trainer.create_model_card(tags=["nmt"], tasks="retrieval")
     write_run_card(trainer, tmp_path / "out")
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert card.data.license is None and "Not stated for the weights" in card.text

@@ -84,7 +84,8 @@ class VectorFiles:
         """Raise an error if the vectors name another model, or other settings of it."""
         for file, made_by in zip(self.files, self.made_by, strict=True):
             if made_by and (difference := first_difference(made_by, identity)):
-                raise DataError(f"the vectors in {file} were made with {difference}: give the model that made them")
+                cure = "give the model and the settings (such as --max_length) that made them"
+                raise DataError(f"the vectors in {file} were made with {difference}: {cure}")
 
     def sentences(self, folder: Path) -> Sentences:
         """Store the distinct sentences; their line numbers are the rows, counted from 1."""

@@ -113,7 +113,7 @@ def _training_sentences(trainer: Any) -> list[str]:
     return sentences
 
 
-def write_run_card(trainer: Trainer, folder: str | Path, **known: str | None) -> None:
+def write_run_card(trainer: Trainer, folder: str | Path, **known: Any) -> None:
     """Write the model card of a run, or of its export, into its folder; ``known`` facts replace those of the run."""
     folder = Path(folder)
     facts = facts_of_trainer(trainer) | encoding_facts(folder) | {"repository": trainer.hub_model_id or ""}
