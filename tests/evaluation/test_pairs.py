@@ -76,8 +76,13 @@ def test_of_a_data_set_the_split_test_is_measured(tmp_path: Path) -> None:
     splits = {split: Dataset.from_dict({"de": [f"{split} a", "b"], "en": ["c", "d"]}) for split in ("train", "test")}
     task = PairsTask.load({"de": DatasetDict(splits)}, cache_dir=tmp_path)
     assert task.sets[0].sources == ["test a", "b"]
-    with pytest.raises(DataError, match="no split 'test', only train"):
-        PairsTask.load({"de": DatasetDict(train=splits["train"])}, cache_dir=tmp_path)
+    task = PairsTask.load({"de": DatasetDict(held_out=splits["test"])}, cache_dir=tmp_path)  # its only split
+    assert task.sets[0].sources == ["test a", "b"]
+    with pytest.raises(DataError, match="no split 'test', only train, dev"):
+        PairsTask.load({"de": DatasetDict(train=splits["train"], dev=splits["test"])}, cache_dir=tmp_path)
+    (tmp_path / "folder").mkdir()
+    splits["test"].to_parquet(tmp_path / "folder" / "part-0.parquet")
+    assert PairsTask.load({"de": tmp_path / "folder"}, cache_dir=tmp_path).sets[0].sources == ["test a", "b"]
 
 
 def test_copies_of_pairs_and_sentences_change_no_figure_of_the_others(tmp_path: Path) -> None:

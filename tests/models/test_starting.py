@@ -126,6 +126,14 @@ def test_a_sentence_transformer_that_does_not_pool_its_last_layer_is_not_trained
         SentenceEncoderForPreTraining.from_sentence_transformer(mixed)
 
 
+def test_a_sentence_transformer_with_an_adapter_is_refused(stating: str) -> None:
+    peft = pytest.importorskip("peft")
+    model = SentenceTransformer(stating, device="cpu")
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=["query"], task_type="FEATURE_EXTRACTION"))
+    with pytest.raises(RecipeError, match="has an adapter, which no checkpoint would hold: merge it"):
+        SentenceEncoderForPreTraining.from_sentence_transformer(model)
+
+
 @pytest.mark.parametrize("ours", [False, True])
 def test_a_sentence_transformer_trains_in_place(
     encoder_folders: dict[str, Path], stating: str, tmp_path: Path, pairs: Any, sentences: list[str], ours: bool

@@ -188,6 +188,14 @@ def test_a_head_rate_beside_a_given_optimizer_is_refused(model: Any, tmp_path: P
         AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer, optimizers=optimizers)
 
 
+def test_calls_that_cannot_be_meant_are_one_sentence(model: Any, tmp_path: Path, pairs: Any) -> None:
+    with pytest.raises(RecipeError, match=r"^args takes TrainingArguments, such as TrainingArguments\('runs/mine'\)"):
+        AlignmentTrainer(model, str(tmp_path / "run"), {"de": pairs})
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    with pytest.raises(RecipeError, match="^predict does not work here: call evaluate"):
+        AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer).predict(pairs)
+
+
 def test_weights_that_lose_small_updates_are_warned_of(
     model: Any, tmp_path: Path, pairs: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -90,6 +90,11 @@ class SavedModel(PreTrainedModel):
         encoder = getattr(model[0].auto_model, "encoder", None)
         if not isinstance(encoder, PreTrainedModel):  # else the whole is a model of this package
             encoder = model[0].auto_model
+        if getattr(encoder, "_hf_peft_config_loaded", False):
+            raise RecipeError(
+                "the SentenceTransformer has an adapter, which no checkpoint would hold: merge it, or train one by "
+                "from_backbone(name, lora_rank=16)"
+            )
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler = None  # no embedding uses it, and trained weights need a gradient in every step
         longest = family(encoder.config).max_length(encoder.config)

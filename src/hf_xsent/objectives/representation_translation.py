@@ -75,7 +75,8 @@ class RepresentationTranslationSettings(VocabularySettings):
         None,
         "Languages for which the head has an embedding. Where it predicts sources, it adds the embedding of the "
         "predicted sentence's language to each [MASK]; with random_input_shuffling, also where it predicts targets. "
-        "Default: the languages that have an embedding in the encoder or, if none has, all languages of the data.",
+        "Default: the languages that have an embedding in the encoder or, if none has, all languages of the data, "
+        "which a model that is made in Python does not know: list them.",
     )
     restrict_vocabulary: bool = setting(
         True,

@@ -73,7 +73,7 @@ class ExportSettings(ExportFolderSettings):
     remove_language: list[str] | None = setting(
         None,
         "Add a linear layer that removes the language from embeddings, without training. It is computed from the first "
-        "texts of each language in these files: one sentence per line, or pairs in the format of pretrain --data.",
+        "texts of each language in these files: one sentence per line, or pairs with English as pretrain --data takes.",
         named=True,
         metavar="CODE=FILE",
     )

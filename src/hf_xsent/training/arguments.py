@@ -90,6 +90,8 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
             return arguments
         if arguments is None:
             return cls(output_dir="trainer_output")
+        if not isinstance(arguments, TrainingArguments):
+            raise RecipeError("args takes TrainingArguments, such as TrainingArguments('runs/mine')")
         needed = {"remove_unused_columns", "ddp_find_unused_parameters", "ddp_broadcast_buffers"}
         ours, values = {field.name for field in fields(cls)}, {}
         for field in fields(arguments):

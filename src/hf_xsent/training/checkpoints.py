@@ -16,7 +16,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback, Tra
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.errors import OutputError, TrainingError
+from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.files import move_into_place, remove
 from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
@@ -94,6 +94,10 @@ class SavingTrainer(HubTrainer):
         """Prepare the run, which starts or resumes; on a CPU, let steps reuse freed memory."""
         if self.args.device.type == "cpu":
             keep_freed_memory()
+
+    def predict(self, *_: Any, **__: Any) -> Any:
+        """Raise an error: measurements are made by ``evaluate``."""
+        raise RecipeError("predict does not work here: call evaluate for scores, or the model's encode for embeddings")
 
     def after_training(self) -> None:
         """Complete the trained weights before they are saved."""

@@ -262,9 +262,7 @@ def test_a_language_in_two_joined_paths_says_what_to_do(folder: Path) -> None:
 
 
 def test_a_name_that_is_neither_file_nor_data_set_raises(folder: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"owner/none: not a file, and split 'train' of the data set cannot be opened \(.+\)"
-    ):
+    with pytest.raises(DataError, match=r"owner/none: not a file, and the data set cannot be opened \(.+\)"):
         list(read_pairs(BitextSource("de", "owner/none")))  # the tests run offline
 
 

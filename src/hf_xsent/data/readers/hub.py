@@ -39,14 +39,23 @@ def hub_configs(repo: str) -> list[str]:
         return list(datasets.get_dataset_config_names(repo))
 
 
-def hub_rows(source: str, split: str, streaming: bool = False) -> Any:
-    """Return the rows of one split of ``owner/name:config@revision`` as mappings."""
+def choose_split(place: str, splits: Any, split: str) -> Any:
+    """Return this split of a data set; instead of ``test``, its only one (dev pairs must not be those of training)."""
+    if split not in splits and not (split == "test" and len(splits) == 1):
+        raise DataError(f"{place} has no split {split!r}, only {', '.join(map(str, splits))}: pass one of these")
+    return splits[split if split in splits else next(iter(splits))]
+
+
+def hub_rows(source: str, split: str | None) -> Any:
+    """Return the rows of one split of ``owner/name:config@revision`` as mappings; without one, stream all splits."""
     import datasets
 
     name, _, revision = source.partition("@")
     name, _, config = name.partition(":")
-    with hub_errors(f"{source}: not a file, and split {split!r} of the data set cannot be opened"):
-        return datasets.load_dataset(name, config or None, split=split, revision=revision or None, streaming=streaming)
+    what = "the data set" if split is None else f"split {split!r} of the data set"
+    with hub_errors(f"{source}: not a file, and {what} cannot be opened"):
+        options: Any = {"split": split, "revision": revision or None, "streaming": split is None}
+        return datasets.load_dataset(name, config or None, **options)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.languages import code_at_end, find_language, language_of_tag, matching_tags
+from hf_xsent.data.readers.hub import choose_split
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, move_into_place
@@ -95,9 +96,7 @@ def _described(value: Any) -> list[str]:
 def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
     """Yield each pair as a record of all its columns."""
     if isinstance(data, Mapping):  # DatasetDict
-        if split not in data:
-            raise DataError(f"the data set has no split {split!r}, only {', '.join(map(str, data))}: pass one of these")
-        data = data[split]
+        data = choose_split("the data set", data, split)
     if hasattr(data, "__arrow_c_stream__") and not _is_dataset(data):
         import pyarrow as pa
 

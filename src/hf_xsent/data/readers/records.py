@@ -9,7 +9,7 @@ from typing import Any
 
 from hf_xsent.data.readers.columns import choose_columns
 from hf_xsent.data.readers.compression import json_lines_or_errors
-from hf_xsent.data.readers.hub import hub_errors, hub_rows
+from hf_xsent.data.readers.hub import choose_split, hub_errors, hub_rows
 from hf_xsent.data.readers.sources import BitextSource, is_saved_dataset, require_language, require_order
 from hf_xsent.errors import DataError
 from hf_xsent.files import is_local
@@ -87,16 +87,12 @@ def _open_dataset(source: BitextSource) -> Any:
     import datasets
 
     if not is_local(source.path):
-        return hub_rows(source.path, source.split, streaming=True)
-    with hub_errors(f"{source.path}: split {source.split!r} of the data set cannot be opened"):
-        if not is_saved_dataset(source.path):  # then it has Parquet files
-            return datasets.load_dataset(source.path, split=source.split, streaming=True)
-        loaded = datasets.load_from_disk(source.path)
-    if isinstance(loaded, datasets.DatasetDict):
-        if source.split not in loaded:
-            raise DataError(f"{source.path}: no split {source.split!r}, only {', '.join(loaded)}")
-        return loaded[source.split]
-    return loaded
+        return choose_split(source.path, hub_rows(source.path, None), source.split)
+    with hub_errors(f"{source.path}: the data set cannot be opened"):
+        saved = is_saved_dataset(source.path)  # else it has Parquet files
+        path = source.path
+        loaded: Any = datasets.load_from_disk(path) if saved else datasets.load_dataset(path, streaming=True)
+    return loaded if isinstance(loaded, datasets.Dataset) else choose_split(source.path, loaded, source.split)
 
 
 def _choose_columns(source: BitextSource, names: list[str]) -> tuple[str, str]:
