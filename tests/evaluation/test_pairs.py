@@ -78,8 +78,10 @@ def test_of_a_data_set_the_split_test_is_measured(tmp_path: Path) -> None:
     assert task.sets[0].sources == ["test a", "b"]
     task = PairsTask.load({"de": DatasetDict(held_out=splits["test"])}, cache_dir=tmp_path)  # its only split
     assert task.sets[0].sources == ["test a", "b"]
-    with pytest.raises(DataError, match="no split 'test', only train, dev"):
-        PairsTask.load({"de": DatasetDict(train=splits["train"], dev=splits["test"])}, cache_dir=tmp_path)
+    task = PairsTask.load({"de": DatasetDict(train=splits["train"], dev=splits["test"])}, cache_dir=tmp_path)
+    assert task.sets[0].sources == ["test a", "b"]
+    with pytest.raises(DataError, match="no split 'test', only train, other"):
+        PairsTask.load({"de": DatasetDict(train=splits["train"], other=splits["test"])}, cache_dir=tmp_path)
     (tmp_path / "folder").mkdir()
     splits["test"].to_parquet(tmp_path / "folder" / "part-0.parquet")
     assert PairsTask.load({"de": tmp_path / "folder"}, cache_dir=tmp_path).sets[0].sources == ["test a", "b"]

@@ -250,6 +250,7 @@ def test_texts_are_lines_or_both_sides_of_pairs(tmp_path: Path) -> None:
         (tmp_path / f"{language}-en.tsv").write_text("".join(rows), encoding="utf-8")
     (tmp_path / "sw.txt").write_text("moja\n\nmbili\n", encoding="utf-8")
     (tmp_path / "fr-en.tsv").rename(tmp_path / "fr.txt")  # pairs all the same, as for pretrain
+    assert {*read_texts([f"de={tmp_path}/de-en.tsv"], "fr")} == {"de", "fr"}
     texts = read_texts([f"de={tmp_path}/de-en.tsv", f"fr={tmp_path}/fr.txt", f"sw={tmp_path}/sw.txt"])
     assert {language: len(lines) for language, lines in texts.items()} == {"de": TEXTS, "fr": TEXTS, "sw": 2, "en": 132}
     assert texts["de"][0] == "de, 0." and texts["sw"] == ["moja", "mbili"]

@@ -78,7 +78,8 @@ class Report:
 
     def headline(self, task: EvaluationTask) -> str:
         """Format the main metric of all languages in one line."""
-        label, _, metrics = list(self.rows())[-1]
+        rows = list(self.rows())
+        label, _, metrics = next((row for row in rows if row[1] == "all"), rows[-1])
         return f"{task.title}, {join_settings(self.settings)}: {label} {metrics[task.main_metric]:.2f}"
 
 

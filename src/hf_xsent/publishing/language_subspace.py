@@ -33,10 +33,10 @@ TEXTS = 200  # of each language
 DIMENSIONS = 20  # at most; with 36 languages, 20 to 35 were equally good, 10 were not
 
 
-def read_texts(data: Sequence[str]) -> dict[str, list[str]]:
+def read_texts(data: Sequence[str], target_language: str = "en") -> dict[str, list[str]]:
     """Read the first texts of each language: lines of ``.txt`` files without tabs, and both sides of pairs."""
     texts: dict[str, list[str]] = {}
-    sources = resolve_sources(data)
+    sources = resolve_sources(data, target_language=target_language)
     share = max(1, TEXTS // len(sources))  # of the target side, so that it comes from the pairs of all languages
     for language, files in sources.items():
         for source in files:

@@ -55,7 +55,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     folder = Path(settings.output)
     check_replaceable(folder, settings.overwrite)
     _import_extras(settings)
-    texts = read_texts(settings.remove_language) if settings.remove_language else {}
+    texts = read_texts(settings.remove_language, settings.target_language) if settings.remove_language else {}
     embedder = _embedder(model, settings.tokenizer, settings.dim)
     if settings.average:
         if not isinstance(model, str | Path):

@@ -73,10 +73,11 @@ class ExportSettings(ExportFolderSettings):
     remove_language: list[str] | None = setting(
         None,
         "Add a linear layer that removes the language from embeddings, without training. It is computed from the first "
-        "texts of each language in these files: one sentence per line, or pairs with English as pretrain --data takes.",
+        "texts of each language in these files: one sentence per line, or pairs in the format of pretrain --data.",
         named=True,
         metavar="CODE=FILE",
     )
+    target_language: str = setting("en", "Language code of the target side of the pairs of --remove_language.")
     verify: bool = setting(True, "Open the export with SentenceTransformer and compare embeddings with the model's.")
     onnx: str | None = setting(
         None,

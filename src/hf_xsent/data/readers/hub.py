@@ -40,10 +40,13 @@ def hub_configs(repo: str) -> list[str]:
 
 
 def choose_split(place: str, splits: Any, split: str) -> Any:
-    """Return this split of a data set; instead of ``test``, its only one (dev pairs must not be those of training)."""
-    if split not in splits and not (split == "test" and len(splits) == 1):
-        raise DataError(f"{place} has no split {split!r}, only {', '.join(map(str, splits))}: pass one of these")
-    return splits[split if split in splits else next(iter(splits))]
+    """Return this split of a data set, or what stands for it; dev pairs must not be those of training."""
+    names = {"test": ["test", "validation", "dev"], "validation": ["validation", "dev"]}.get(split, [split])
+    names += [*splits] if split == "test" and len(splits) == 1 else []
+    for name in names:
+        if name in splits:
+            return splits[name]
+    raise DataError(f"{place} has no split {split!r}, only {', '.join(map(str, splits))}: pass one of these")
 
 
 def hub_rows(source: str, split: str | None) -> Any:
