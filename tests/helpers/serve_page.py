@@ -51,6 +51,10 @@ Compute the embeddings of an export outside of hf-xsent: in Python, in JavaScrip
 Without torch, take ONNX Runtime, in JavaScript transformers.js, from C++ or Ollama GGUF; on a CPU, the int8 ONNX file
 was the fastest. For a server on a GPU there are text-embeddings-inference, vLLM and Infinity, which were not run here.
 
+An export with a linear layer (a `Dense` module: `--remove_language`, or a run from such a start) needs a runtime
+that applies it, of which its card has the code: sentence-transformers, LangChain, Infinity, ONNX Runtime, OpenVINO,
+transformers.js. The others do not apply it.
+
 <!-- not run: onnx -->
 ```bash
 hf-xsent export runs/mine --output exported-all --onnx float32   # needs pip install '.[onnx]'

@@ -165,7 +165,10 @@ class TrainingSettings(CommonTrainingSettings):
     )
     eval_on_start: bool = setting(True, "Measure dev accuracy before the first step.", results=False)
     load_best_model_at_end: bool = setting(True, "At the end, load the checkpoint with the best dev accuracy.")
-    metric_for_best_model: str | None = setting("accuracy", "Dev metric that decides which checkpoint is best.")
+    metric_for_best_model: str | None = setting(
+        "accuracy",
+        "Dev metric that decides which checkpoint is best: accuracy, or beside (in a pool with the query's language).",
+    )
     save_total_limit: int | None = setting(
         2, "Keep at most this many checkpoints, the best and the latest included; null: all.", at_least=1, results=False
     )
