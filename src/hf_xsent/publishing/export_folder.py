@@ -14,7 +14,7 @@ from hf_xsent.publishing.runtimes import SERVED_FILES
 
 RUN_FACTS = "training.json"  # what runs, checkpoints and exports state of the run that trained the model
 RUNTIMES_FILE = "runtimes.json"  # the runtimes in which it was opened
-OF_EXPORTS = ["*.safetensors*", "[0-9]_*", "onnx/*", "openvino/*", "gguf/*", "modules.json", RUN_FACTS, RUNTIMES_FILE]
+OF_EXPORTS = ["*.safetensors*", "[0-9]_*/*", "onnx/*", "openvino/*", "gguf/*", "modules.json", RUN_FACTS, RUNTIMES_FILE]
 _OF_RUNS = (HEADS_FILE, "recipe.yaml", "checkpoint-*")
 
 
