@@ -135,6 +135,11 @@ def prepared(
     Path("data/sts17/STS.gs.track1.ar-ar.txt").write_text("".join(f"{n % 6}\n" for n in range(len(pairs))))
     rated = ({"sentence1": source, "sentence2": target, "score": n % 4} for n, (source, target) in enumerate(pairs))
     Path("data/sts22/de-en.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in rated), "utf-8")
+    Path("collection").mkdir()
+    for file, side in (("queries", 0), ("corpus", 1)):
+        numbered = ({"_id": str(number), "text": pair[side]} for number, pair in enumerate(pairs))
+        Path(f"collection/{file}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in numbered), "utf-8")
+    Path("collection/qrels.tsv").write_text("".join(f"{number}\t{number}\t1\n" for number in range(len(pairs))))
     Path("study.yaml").write_text(STUDY, "utf-8")
     return tmp_path
 

@@ -15,6 +15,7 @@ from typing import Any
 from hf_xsent.data.readers.in_memory import is_in_memory
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
+from hf_xsent.evaluation.collection import RetrievalTask
 from hf_xsent.evaluation.language_probe import LanguageProbeTask
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.mixed_pool import MixedPoolTask
@@ -36,6 +37,7 @@ TASKS: dict[str, type[EvaluationTask]] = {
         LanguageProbeTask,
         XsimTask,
         AnswerRetrievalTask,
+        RetrievalTask,
         TatoebaTask,
         BuccTask,
         Sts17Task,

@@ -21,6 +21,7 @@ _ON_THE_HUB = {
     "tatoeba": ("accuracy", "accuracy@1"),
     "pairs": ("accuracy", "P@1 beside own language"),
     "mixed_pool": ("accuracy", "accuracy beside own language"),
+    "retrieval": ("ndcg_at_10", "nDCG@10 × 100"),
     "sts17": ("spearman", "Spearman × 100"),
     "sts22": ("spearman", "Spearman × 100"),
 }
@@ -97,7 +98,7 @@ def _table(report: Report, encoding: Mapping[str, Any], start: str) -> Evaluatio
 
 def _own_data(report: Report) -> str:
     """Return the name of the data of a task that measures any; empty if it has none."""
-    return report.data if report.task in ("pairs", "mixed_pool") else ""
+    return report.data if report.task in ("pairs", "mixed_pool", "retrieval") else ""
 
 
 def _with_start(table: Table, report: Report, start: str) -> Table:
@@ -120,7 +121,7 @@ def _result(report: Report, measured: str) -> EvalResult:
         measured = measured if group == "all" else group
     mean = report.groups.get(group) or report.groups.get("all") or next(iter(report.groups.values()))
     return EvalResult(
-        task_type="sentence-similarity",
+        task_type="information-retrieval" if task.name == "retrieval" else "sentence-similarity",
         dataset_type=report.data or report.task,
         dataset_name=f"{_own_data(report) or task.title} ({measured})",
         dataset_split="test",

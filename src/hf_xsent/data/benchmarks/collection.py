@@ -1,0 +1,124 @@
+"""Read a collection, queries and relevance judgements in the files of BEIR (arXiv:2104.08663)."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from hf_xsent.data.languages import find_language
+from hf_xsent.data.readers.compression import json_lines, lines, strip_compression
+from hf_xsent.data.readers.hub import select_names
+from hf_xsent.errors import DataError, shortened
+
+logger = logging.getLogger(__name__)
+
+NOT_STATED = "und"
+_FILES = "corpus.jsonl, queries.jsonl, and qrels/test.tsv or qrels.tsv"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Documents and judged queries, each with a language (``und``: not stated)."""
+
+    documents: list[str]
+    document_languages: list[str]
+    queries: list[str]
+    query_languages: list[str]
+    relevant: list[dict[int, float]]  # of each query: documents by their places, and scores above 0
+
+
+def load_collection(source: str | PathLike[str], languages: Iterable[str] | None = None) -> list[Collection]:
+    """Load a folder with ``corpus.jsonl``, ``queries.jsonl``, and ``qrels/test.tsv`` or ``qrels.tsv``.
+
+    A document has ``_id``, ``text`` and perhaps ``title``, a query ``_id`` and ``text``; both perhaps ``language``.
+    Judgements are lines of query id, document id and score, with or without a header, or in TREC's four columns.
+    Queries without a relevant document are omitted. ``languages`` are those of the queries to keep.
+    """
+    folder = Path(source)
+    documents = {name: (text, code) for name, text, code in _records(_find(folder, "corpus.jsonl"))}
+    queries = {name: (text, code) for name, text, code in _records(_find(folder, "queries.jsonl"))}
+    judged = _read_judgements(_find(folder, "qrels/test.tsv", "qrels.tsv"), queries, documents)
+    measured = {name: queries[name] for name in queries if judged.get(name)}
+    if not measured:
+        raise DataError(f"{folder}: no query has a relevant document: judgements need scores above 0")
+    if omitted := len(queries) - len(measured):
+        logger.info("%s: %d of %d queries have no relevant document and are omitted", folder, omitted, len(queries))
+    codes = None if languages is None else [find_language(code).code for code in languages]
+    chosen = select_names(folder, dict.fromkeys(code for _, code in measured.values()), codes)
+    measured = {name: query for name, query in measured.items() if query[1] in chosen}
+    places = {name: place for place, name in enumerate(documents)}
+    relevant = [{places[document]: score for document, score in judged[name].items()} for name in measured]
+    texts, text_codes = ([*side] for side in zip(*documents.values(), strict=True))
+    questions, question_codes = ([*side] for side in zip(*measured.values(), strict=True))
+    stated = text_codes + question_codes
+    if 0 < (unknown := stated.count(NOT_STATED)) < len(stated):
+        logger.info("%s: the share of the own language needs a language of each record, %d have none", folder, unknown)
+    return [Collection(texts, text_codes, questions, question_codes, relevant)]
+
+
+def _find(folder: Path, *names: str) -> Path:
+    """Return the first of these files that exists, compressed or not."""
+    for path in (folder / name for name in names):
+        for found in sorted(path.parent.glob(f"{path.name}*")):
+            if strip_compression(found.name) == path.name:
+                return found
+    raise DataError(f"{folder} has no file {' or '.join(names)}: give a folder with {_FILES}, in the format of BEIR")
+
+
+def _records(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield id, text with the title before it, and language of each record."""
+    seen = set[str]()
+    for number, record in json_lines(path):
+        place, values = f"{path}:{number}", record if isinstance(record, dict) else {}
+        name, text, title = (values.get(key) for key in ("_id", "text", "title"))
+        if not (isinstance(name, str | int) and isinstance(text, str) and isinstance(title, str | None)):
+            raise DataError(f"{place}: not an object with the fields _id and text, and perhaps title, each a text")
+        if str(name) in seen:
+            raise DataError(f"{place}: the _id {str(name)!r} is that of an earlier line: give each record its own")
+        seen.add(str(name))
+        yield str(name), f"{title or ''} {text}".strip(), _language(place, values.get("language") or NOT_STATED)
+    if not seen:
+        raise DataError(f"{path} is empty")
+
+
+def _language(place: str, code: Any) -> str:
+    try:
+        return find_language(str(code)).code
+    except DataError as error:
+        raise DataError(f"{place}: {error}") from error
+
+
+def _read_judgements(path: Path, queries: Iterable[str], documents: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Read the relevant documents of each query with their scores; a score of 0 or below is not relevant."""
+    judged = dict[str, dict[str, float]]()
+    for number, line in lines(path):
+        cells = line.split("\t") if "\t" in line else line.split()
+        if len(cells) == 4:  # TREC's second column is not used
+            del cells[1]
+        score = _number(cells[-1]) if len(cells) == 3 else None
+        if score is None:
+            if not cells or (number == 1 and len(cells) == 3):  # a header
+                continue
+            raise DataError(f"{path}:{number}: lines must be query-id<TAB>corpus-id<TAB>score, not {shortened(line)}")
+        query, document = cells[:2]
+        for name, known, file in ((query, queries, "queries.jsonl"), (document, documents, "corpus.jsonl")):
+            if name not in known:
+                raise DataError(f"{path}:{number}: {file} has no _id {name!r}: add its record, or remove the line")
+        if document in (of_query := judged.setdefault(query, {})):
+            raise DataError(f"{path}:{number}: query {query!r} and document {document!r} are judged a second time")
+        if score > 0:
+            of_query[document] = score
+    return judged
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,106 @@
+"""Measure search in a collection: queries, documents in one pool, and relevance judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hf_xsent.data.benchmarks.collection import NOT_STATED, Collection, load_collection
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores, encoder_of
+from hf_xsent.logs import Progress
+from hf_xsent.mining.neighbours import nearest_one_way
+from hf_xsent.mining.top_k import Neighbours, merge_neighbours
+
+_NEAREST, _DEPTH = 10, 100  # candidates of nDCG, MRR and the own language; candidates of recall
+_DOCUMENTS_AT_ONCE = 1 << 15
+
+
+@dataclass(frozen=True)
+class RetrievalTask(EvaluationTask):
+    """Retrieval: each query searches a collection, in which the documents of all languages are one pool."""
+
+    sets: Sequence[Collection]
+
+    name: ClassVar[str] = "retrieval"
+    title: ClassVar[str] = "Retrieval"
+    protocol: ClassVar[str] = (
+        "by cosine, in one pool of all documents; equal cosines are in the order of the file. nDCG@10 with the scores "
+        "of the judgements as gains, as in trec_eval; own language: share of the query's language among the ten "
+        "nearest documents. By the query's language, and the mean over languages"
+    )
+    headings: ClassVar[Mapping[str, str]] = {
+        "pairs": "queries",
+        "ndcg": f"nDCG@{_NEAREST}",
+        "mrr": f"MRR@{_NEAREST}",
+        "recall": f"recall@{_DEPTH}",
+        "own": "own language",
+    }
+    main_metric: ClassVar[str] = "ndcg"
+    figures: ClassVar[Mapping[str, str]] = {
+        "search in the collection: nDCG@10": "ndcg",
+        "… recall@100": "recall",
+        "… own language among the 10 nearest (low)": "own",
+    }
+    charts: ClassVar[Sequence[str]] = ("ndcg", "own")
+    read = staticmethod(load_collection)
+
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """Iterate over queries and documents, which get their prompts."""
+        for one in self.sets:
+            yield from (("query", text) for text in one.queries)
+            yield from (("document", text) for text in one.documents)
+
+    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+        """Measure the queries of each language."""
+        (one,) = self.sets
+        read = encoder_of(encode, "document")
+        nearest = search(encoder_of(encode, "query")(one.queries), one.documents, read, _DEPTH)
+        columns = [retrieval_scores(nearest, one.relevant)]
+        codes, of_documents = np.array(one.query_languages), np.array(one.document_languages)
+        if NOT_STATED not in (*one.query_languages, *one.document_languages):
+            columns.append((of_documents[nearest[:, :_NEAREST]] == codes[:, None]).mean(1, keepdims=True))
+        rows = np.concatenate(columns, axis=1)
+        return self.scored({code: rows[codes == code] for code in dict.fromkeys(one.query_languages)})
+
+    @staticmethod
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
+        """Average the columns; the own language is there if queries and documents state theirs."""
+        columns = np.moveaxis(100 * rows.mean(-2), -1, 0)
+        return dict(zip(("ndcg", "mrr", "recall", "own"), columns, strict=False))
+
+
+def search(
+    queries: np.ndarray, documents: Sequence[str], encode: Callable[[Sequence[str]], np.ndarray], k: int
+) -> np.ndarray:
+    """Return the k nearest documents of each query, nearest first; only a block of documents is in memory at once."""
+    best: Neighbours | None = None
+    starts = range(0, len(documents), _DOCUMENTS_AT_ONCE)
+    for start in Progress(starts, desc="searching", unit=" blocks", delay=2):
+        vectors = encode(documents[start : start + _DOCUMENTS_AT_ONCE])
+        found = nearest_one_way(queries, vectors, min(k, len(vectors)))
+        found = Neighbours(found.cosines, found.indices + start)
+        best = found if best is None else merge_neighbours(best, found, k)
+    assert best is not None  # a collection has documents
+    return best.indices.numpy()
+
+
+def retrieval_scores(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) -> np.ndarray:
+    """Return nDCG@10, MRR@10 and recall@100 of each query, from its nearest documents and the relevant ones.
+
+    >>> retrieval_scores(np.array([[7, 3, 5]]), [{3: 1.0, 9: 1.0}]).round(3).tolist()  # 0.631 / (1 + 0.631), 1/2, 1/2
+    [[0.387, 0.5, 0.5]]
+    """
+    scores = np.zeros((len(relevant), 3))
+    discounts = 1 / np.log2(np.arange(2, _NEAREST + 2))
+    for row, (documents, judged) in enumerate(zip(nearest.tolist(), relevant, strict=True)):
+        gains = np.array([judged.get(document, 0.0) for document in documents])
+        near, ideal = gains[:_NEAREST], np.array(sorted(judged.values(), reverse=True)[:_NEAREST])
+        scores[row] = (
+            near @ discounts[: len(near)] / (ideal @ discounts[: len(ideal)]),
+            (1 / (1 + np.flatnonzero(near)[:1])).sum(),
+            np.count_nonzero(gains) / len(judged),
+        )
+    return scores

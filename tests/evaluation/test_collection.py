@@ -1,0 +1,189 @@
+"""Search in a collection against a slow recomputation and sentence-transformers' evaluator."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+
+from hf_xsent import evaluate
+from hf_xsent.data.benchmarks.collection import load_collection
+from hf_xsent.errors import DataError
+from hf_xsent.evaluation import collection as module
+from hf_xsent.evaluation.collection import RetrievalTask
+from hf_xsent.publishing.evaluation_tables import read_tables
+
+CODES = ("de", "en", "sw")
+Records = list[dict[str, Any]]
+
+
+def _write(folder: Path, corpus: Records, queries: Records, judgements: str) -> Path:
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, records in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in records), encoding="utf-8")
+    (folder / "qrels" / "test.tsv").write_text(judgements, encoding="utf-8")
+    return folder
+
+
+def _judgements(scores: Sequence[int] = (1, 2)) -> dict[tuple[str, str], int]:
+    """Judge 40 documents of each query but the first: 20 relevant, 20 not."""
+    draw = np.random.default_rng(0)
+    return {
+        (f"q{query}", f"d{document}"): scores[place % len(scores)] if place < 20 else 0
+        for query in range(1, 12)
+        for place, document in enumerate(draw.permutation(150)[:40])
+    }
+
+
+def _folder(folder: Path, judged: dict[tuple[str, str], int], languages: Sequence[str] = CODES) -> Path:
+    corpus, queries = (
+        [{"_id": f"{letter}{n}", "text": f"text {letter}{n}", "language": languages[n % 3]} for n in range(count)]
+        for letter, count in (("d", 150), ("q", 12))
+    )
+    lines = [f"{query}\t{document}\t{score}\n" for (query, document), score in judged.items()]
+    return _write(folder, corpus, queries, "query-id\tcorpus-id\tscore\n" + "".join(lines))
+
+
+def _encode(texts: Sequence[str], **_: Any) -> np.ndarray:
+    return np.array([np.random.default_rng([*text.encode()]).standard_normal(4) for text in texts], dtype=np.float32)
+
+
+MODEL = SimpleNamespace(encode=_encode)
+
+
+@pytest.mark.parametrize("at_once", [1 << 15, 64])
+def test_figures_are_those_of_the_whole_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(module, "_DOCUMENTS_AT_ONCE", at_once)
+    judged = _judgements()
+    scores, outcomes = RetrievalTask.load(_folder(tmp_path, judged)).measure(_encode)
+    names = [f"d{n}" for n in range(150)]
+    vectors = {name: _encode([f"text {name}"])[0].astype(float) for name in (*names, *(f"q{n}" for n in range(12)))}
+
+    def cosine(one: str, other: str) -> float:
+        return float(vectors[one] @ vectors[other] / np.linalg.norm(vectors[one]) / np.linalg.norm(vectors[other]))
+
+    for code, figures in scores.languages.items():
+        ndcg, mrr, recall, own = [], [], [], []
+        for number in (number for number in range(1, 12) if CODES[number % 3] == code):
+            ranking = sorted(names, key=lambda name, query=f"q{number}": -cosine(query, name))
+            gains = [judged.get((f"q{number}", name), 0) for name in ranking]
+            best = sorted(gains, reverse=True)
+            dcg, ideal = (sum(g / math.log2(rank + 2) for rank, g in enumerate(some[:10])) for some in (gains, best))
+            ndcg.append(dcg / ideal)
+            mrr.append(next((1 / (rank + 1) for rank, gain in enumerate(gains[:10]) if gain), 0.0))
+            recall.append(sum(gain > 0 for gain in gains[:100]) / 20)
+            own.append(np.mean([CODES[int(name[1:]) % 3] == code for name in ranking[:10]]))
+        for key, expected in {"ndcg": ndcg, "mrr": mrr, "recall": recall, "own": own}.items():
+            assert figures[key] == pytest.approx(100 * np.mean(expected)) and 0 < figures[key] < 100
+        assert figures["pairs"] == len(outcomes.rows[code]) == len(ndcg)
+    assert scores.groups["all"]["ndcg"] == pytest.approx(np.mean([one["ndcg"] for one in scores.languages.values()]))
+
+
+def test_figures_are_those_of_sentence_transformers(tmp_path: Path) -> None:
+    """Its judgements have no scores."""
+    judged = _judgements(scores=(1,))
+    folder = _folder(tmp_path, judged, [""] * 3)
+    relevant: dict[str, set[str]] = {}
+    for (query, document), score in judged.items():
+        relevant.setdefault(query, set()).update([document] if score else [])
+    queries = {f"q{n}": f"text q{n}" for n in range(12)}
+    corpus = {f"d{n}": f"text d{n}" for n in range(150)}
+    evaluator = InformationRetrievalEvaluator(
+        queries, corpus, relevant, precision_recall_at_k=[100], corpus_chunk_size=64, write_csv=False
+    )
+    theirs = evaluator(_SentenceTransformer())
+    (report,) = evaluate(MODEL, {"retrieval": folder}).reports
+    assert "own" not in report.languages["und"]
+    for key, name in {"ndcg": "ndcg@10", "mrr": "mrr@10", "recall": "recall@100"}.items():
+        assert report.groups["all"][key] == pytest.approx(100 * theirs[f"cosine_{name}"], abs=1e-3)
+
+
+class _SentenceTransformer:
+    """What the evaluator calls."""
+
+    similarity_fn_name = "cosine"
+    model_card_data = SimpleNamespace(set_evaluation_metrics=lambda *_, **__: None)
+
+    def _encode(self, texts: list[str], **_: Any) -> Any:
+        import torch
+
+        return torch.from_numpy(_encode(texts))
+
+    encode = encode_query = encode_document = _encode
+
+    @staticmethod
+    def similarity(first: Any, second: Any) -> Any:
+        from sentence_transformers.util import cos_sim
+
+        return cos_sim(first, second)
+
+
+def test_two_models_are_compared_and_the_results_have_the_name_of_the_folder(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = _folder(tmp_path / "our-wiki", _judgements())
+    models = [str(encoder_folders[name]) for name in ("xlm-roberta-mlm", "bert")]
+    output = tmp_path / "results.json"
+    evaluation = evaluate(models, {"retrieval": folder}, languages=["deu", "sw"], output=output)
+    first, second = evaluation.reports
+    assert {*first.languages} == {"de", "sw"} and first.data == "our-wiki"
+    assert {*second.differences["all"]} == {"ndcg", "mrr", "recall", "own"}
+    assert "Retrieval, nDCG@10" in str(evaluation)
+    (table,) = read_tables(output, fingerprints=[first.settings["model_fingerprint"]])
+    assert table.title == "Retrieval of our-wiki, 2 languages" and table.result is not None
+    assert (table.result.dataset_type, table.result.metric_type) == ("our-wiki", "ndcg_at_10")
+
+
+def test_titles_headers_and_columns_are_read_as_in_beir_and_trec(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    corpus = [{"_id": 1, "title": "Ada", "text": "thinks.", "language": "deu"}, {"_id": "b", "text": "It runs."}]
+    queries = [{"_id": "q", "text": "Who?"}, {"_id": "r", "text": "What?"}]
+    folder = _write(tmp_path, corpus, queries, "query-id\tcorpus-id\tscore\nq\t1\t2\nr\tb\t0\n")
+    (one,) = load_collection(folder)
+    assert (one.documents, one.document_languages) == (["Ada thinks.", "It runs."], ["de", "und"])
+    assert (one.queries, one.query_languages, one.relevant) == (["Who?"], ["und"], [{0: 2.0}])
+    assert "1 of 2 queries have no relevant document and are omitted" in caplog.text and "2 have none" in caplog.text
+    (folder / "qrels" / "test.tsv").unlink()
+    for text in ("q\t1\t2\nr\tb\t0\n", "q 0 1 2\nr 0 b 0\n\n"):
+        (folder / "qrels.tsv").write_text(text, encoding="utf-8")
+        assert load_collection(folder) == [one]
+
+
+@pytest.mark.parametrize(
+    ("corpus", "queries", "judgements", "message"),
+    [
+        ([{"_id": "a"}], [], "", r"corpus.jsonl:1: not an object with the fields _id and text"),
+        ([{"_id": "a", "text": "x"}] * 2, [], "", r"corpus.jsonl:2: the _id 'a' is that of an earlier line"),
+        ([], [{"_id": "q", "text": "x", "language": "german"}], "", r"corpus.jsonl is empty"),
+        ([{"_id": "a", "text": "x", "language": "german"}], [], "", r"corpus.jsonl:1: unknown language .* is 'de'"),
+        (None, None, "q\ta\t1\nq\tb\t1\n", r"test.tsv:2: corpus.jsonl has no _id 'b'"),
+        (None, None, "p\ta\t1\n", r"test.tsv:1: queries.jsonl has no _id 'p'"),
+        (None, None, "q\ta\t1\nq\ta\n", r"test.tsv:2: lines must be query-id<TAB>corpus-id<TAB>score, not 'q\\ta'"),
+        (None, None, "q\ta\t1\nq\ta\t1\n", r"test.tsv:2: query 'q' and document 'a' are judged a second time"),
+        (None, None, "q\ta\t0\n", r"no query has a relevant document"),
+    ],
+)
+def test_an_error_names_file_and_line(
+    tmp_path: Path, corpus: Records | None, queries: Records | None, judgements: str, message: str
+) -> None:
+    one = [{"_id": "a", "text": "x"}]
+    _write(tmp_path, one if corpus is None else corpus, [{"_id": "q", "text": "x"}], judgements)
+    with pytest.raises(DataError, match=message):
+        load_collection(tmp_path)
+
+
+def test_a_folder_without_judgements_is_refused(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, _judgements())
+    (folder / "qrels" / "test.tsv").unlink()
+    with pytest.raises(DataError, match=r"has no file qrels/test.tsv or qrels.tsv: give a folder with corpus.jsonl"):
+        load_collection(folder)
