@@ -3,7 +3,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
-from hf_xsent.evaluation.evaluate import check_views, describe, measure_tasks
+from hf_xsent.evaluation.evaluate import _write_results, check_views, describe, measure_tasks
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.registry import TASKS, load_tasks
 from hf_xsent.evaluation.report import Report, published_lines, published_scores, read_reports, task_table
@@ -165,6 +166,25 @@ def test_a_later_call_adds_to_the_file(start: Start, tmp_path: Path):
     kept = [(report.task, report.settings["dim"]) for report in read_reports(output)]
     assert kept == [("tatoeba", 32), ("bucc", 4), ("sts17", 4), ("tatoeba", 4), ("tatoeba", 8)]
     assert read_reports(output)[0] == first[0]
+
+
+def test_calls_with_one_file_at_a_time_lose_no_result(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, measure = tmp_path / "results.json", BuccTask.measure
+
+    def meanwhile(task: BuccTask, encode: Any) -> Any:
+        start(output, 1, dims=[4])
+        return measure(task, encode)
+
+    monkeypatch.setattr(BuccTask, "measure", meanwhile)
+    start(output)
+    results = {(report.task, report.settings["dim"]) for report in read_reports(output)}
+    assert results == {("tatoeba", 32), ("bucc", 32), ("sts17", 32), ("tatoeba", 4)}
+    reports = [replace(read_reports(output)[0], data_fingerprint=str(number)) for number in range(40)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda report: _write_results(str(output), [report]), reports))
+    assert len(read_reports(output)) == 44
 
 
 def test_scores_of_other_versions_are_measured_again_and_replaced(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,12 @@ def test_bucc_files_become_numbers(tmp_path: Path) -> None:
     _write(tmp_path)
     bucc = load_bucc(tmp_path, "zh-en", "dev")
     assert (bucc.sources, bucc.targets, bucc.gold) == (["你好", "猫"], ["dog", "hello"], {(0, 1)})
+    for path in [*tmp_path.iterdir()]:
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+        assert find_bucc(tmp_path) == [bucc]  # also if only some are compressed
+    (tmp_path / "zh-en.dev.gold.gz").unlink()
+    _write(tmp_path)
     (tmp_path / "zh-en.dev.gold").unlink()
     assert load_bucc(tmp_path, "zh-en", "dev").gold == frozenset()
 

@@ -33,6 +33,7 @@ from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_config
 from hf_xsent.models.sentence_encoder import View
+from hf_xsent.runs.claim import claim
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
@@ -127,10 +128,11 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
         if not Path(model).is_dir():
             load_config(model)  # a name that nothing has is an error before the first model is measured
     tasks = [task.with_opened_start(**of_start) if isinstance(task, RetentionTask) else task for task in tasks]
-    store, earlier, reports = None, list[Report](), list[Report]()
+    store, reports = None, list[Report]()
     if settings.output is not None:
         check_writable(settings.output)
-        store, earlier = Store(f"{settings.output}.work"), read_reports(settings.output)
+        read_reports(settings.output)  # a file of something else is an error before the first model is measured
+        store = Store(f"{settings.output}.work")
     start: Start | None = None
     first: dict[str, Measurement] = {}  # by task
     for model in names:
@@ -151,7 +153,7 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
             first.setdefault(task.name, measurements[0])
             reports += new
             if settings.output is not None:
-                _write_results(settings.output, earlier, reports)
+                _write_results(settings.output, reports)
             logger.info("%s", "\n".join(report.headline(task) for report in new))
         if start is None and len(names) > 1:
             vectors.release_model(text for task in tasks if task.needs_start for text in task.inputs())
@@ -159,11 +161,12 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
     return Evaluation(tasks, reports, names, _is_suite(settings.tasks) and not varied)
 
 
-def _write_results(output: str, earlier: Sequence[Report], reports: Sequence[Report]) -> None:
-    """Write the JSON file of reports; a new one replaces the earlier one with its key."""
+def _write_results(output: str, reports: Sequence[Report]) -> None:
+    """Add reports to the JSON file, also while other processes do; a new one replaces the earlier one with its key."""
     new = {report.key for report in reports}
-    others = [report for report in earlier if report.key not in new]
-    write_json(output, {"runs": [asdict(report) for report in (*others, *reports)]})
+    with claim(f"{output}.work/results.lock"):
+        others = [report for report in read_reports(output) if report.key not in new]
+        write_json(output, {"runs": [asdict(report) for report in (*others, *reports)]})
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from hf_xsent.data.benchmarks.sets import find_sets
-from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.readers.compression import compressed_or_not, lines
 from hf_xsent.data.readers.hub import hub_columns, select_names
 from hf_xsent.errors import DataError
 
@@ -60,13 +60,15 @@ def _read_hub(place: str, pair: str) -> BuccSet:
 
 
 def load_bucc(folder: str | PathLike[str], pair: str, split: str) -> BuccSet:
-    """Load ``zh-en.dev.zh`` and ``zh-en.dev.en`` (``id<TAB>text``), and ``zh-en.dev.gold`` (``id<TAB>id``) if any."""
+    """Load ``zh-en.dev.zh`` and ``zh-en.dev.en`` (``id<TAB>text``), and ``zh-en.dev.gold`` (``id<TAB>id``) if any.
+
+    The files may be compressed.
+    """
     parts = pair.split("-")
     if len(parts) != 2 or not all(parts):
         raise DataError(f"BUCC pairs are named like de-en, not {pair!r}")
-    paths = [Path(folder) / f"{pair}.{split}.{language}" for language in parts]
+    *paths, gold_path = (compressed_or_not(Path(folder, f"{pair}.{split}.{end}")) for end in (*parts, "gold"))
     (source_ids, sources), (target_ids, targets) = (zip(*_read_rows(path), strict=True) for path in paths)
-    gold_path = Path(folder) / f"{pair}.{split}.gold"
     gold = _read_gold(gold_path, source_ids, target_ids) if gold_path.is_file() else frozenset[tuple[int, int]]()
     return BuccSet(pair, split, [*sources], [*targets], gold)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.languages import find_language
-from hf_xsent.data.readers.compression import json_lines, lines, strip_compression
+from hf_xsent.data.readers.compression import compressed_or_not, json_lines, lines
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.errors import DataError, shortened
 
@@ -63,10 +63,9 @@ def load_collection(source: str | PathLike[str], languages: Iterable[str] | None
 
 def _find(folder: Path, *names: str) -> Path:
     """Return the first of these files that exists, compressed or not."""
-    for path in (folder / name for name in names):
-        for found in sorted(path.parent.glob(f"{path.name}*")):
-            if strip_compression(found.name) == path.name:
-                return found
+    for path in (compressed_or_not(folder / name) for name in names):
+        if path.is_file():
+            return path
     raise DataError(f"{folder} has no file {' or '.join(names)}: give a folder with {_FILES}, in the format of BEIR")
 
 

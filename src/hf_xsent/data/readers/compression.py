@@ -130,6 +130,12 @@ def strip_compression(name: str) -> str:
     return next((name[: -len(suffix)] for suffix in _SUFFIXES if name.lower().endswith(suffix)), name)
 
 
+def compressed_or_not(path: Path) -> Path:
+    """Return the path of a file, or of its compressed form if only that exists."""
+    forms = (path.with_name(f"{path.name}{suffix}") for suffix in ("", *_SUFFIXES))
+    return next((form for form in forms if form.is_file()), path)
+
+
 def is_jsonl(name: str) -> bool:
     """Return whether the name is that of a JSON Lines file."""
     return strip_compression(name).lower().endswith((".jsonl", ".ndjson", ".json"))
