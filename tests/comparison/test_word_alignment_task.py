@@ -64,14 +64,16 @@ def test_figures_are_those_of_the_aligner_with_the_layer_that_one_set_chooses(ti
             )
             for layer in range(1, depth + 1)
         }
-    scores, outcomes = _read(gold).measure(embedder)
+    scores = _read(gold).score(embedder)
     best = min(expected["deen"], key=expected["deen"].__getitem__)
     for name, figures in scores.languages.items():
         assert figures["layer"] == best
         assert figures["error_rate"] == pytest.approx(expected[name][best])
         assert figures["last_error_rate"] == pytest.approx(expected[name][depth])
-        assert WordAlignmentTask.metrics(outcomes.rows[name])["agreement"] == pytest.approx(100 - figures["error_rate"])
-    resampled = WordAlignmentTask.metrics(outcomes.rows["deen"][np.zeros((3, 8), dtype=int)])["agreement"]
+        assert WordAlignmentTask.metrics(scores.outcomes.rows[name])["agreement"] == pytest.approx(
+            100 - figures["error_rate"]
+        )
+    resampled = WordAlignmentTask.metrics(scores.outcomes.rows["deen"][np.zeros((3, 8), dtype=int)])["agreement"]
     assert resampled.shape == (3,)
     assert scores.groups["all"]["error_rate"] == pytest.approx((expected["deen"][best] + expected["xxen"][best]) / 2)
 

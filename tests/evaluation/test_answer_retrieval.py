@@ -56,7 +56,7 @@ class Random:
 
 def test_figures_are_those_of_the_whole_ranking() -> None:
     task, encode = AnswerRetrievalTask(_sets()), Random()
-    scores, outcomes = task.measure(encode)
+    scores = task.score(encode)
     assert encode.roles == {"query", "document"}
     pool = [(one.language, place, text) for one in task.sets for place, text in enumerate(one.sentences)]
     vectors = unit(encode([text for *_, text in pool]))
@@ -73,7 +73,7 @@ def test_figures_are_those_of_the_whole_ranking() -> None:
             reciprocal = 1 / (1 + within.index(test_set.answers[number]))
             expected.append([precision, reciprocal, own, first == test_set.language])
         figures = scores.languages[test_set.language]
-        np.testing.assert_allclose(outcomes.rows[test_set.language], expected)
+        np.testing.assert_allclose(scores.outcomes.rows[test_set.language], expected)
         names = ("map", "mrr", "own", "preference")
         assert [figures[name] for name in names] == pytest.approx((100 * np.mean(expected, axis=0)).tolist())
         assert figures[f"among {test_set.language}"] == pytest.approx(figures["mrr"])

@@ -63,7 +63,7 @@ MODEL = SimpleNamespace(encode=_encode)
 def test_figures_are_those_of_the_whole_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
     monkeypatch.setattr(module, "_DOCUMENTS_AT_ONCE", at_once)
     judged = _judgements()
-    scores, outcomes = RetrievalTask.load(_folder(tmp_path, judged)).measure(_encode)
+    scores = RetrievalTask.load(_folder(tmp_path, judged)).score(_encode)
     names = [f"d{n}" for n in range(150)]
     vectors = {name: _encode([f"text {name}"])[0].astype(float) for name in (*names, *(f"q{n}" for n in range(12)))}
 
@@ -83,7 +83,7 @@ def test_figures_are_those_of_the_whole_ranking(tmp_path: Path, monkeypatch: pyt
             own.append(np.mean([CODES[int(name[1:]) % 3] == code for name in ranking[:10]]))
         for key, expected in {"ndcg": ndcg, "mrr": mrr, "recall": recall, "own": own}.items():
             assert figures[key] == pytest.approx(100 * np.mean(expected)) and 0 < figures[key] < 100
-        assert figures["pairs"] == len(outcomes.rows[code]) == len(ndcg)
+        assert figures["pairs"] == len(scores.outcomes.rows[code]) == len(ndcg)
     assert scores.groups["all"]["ndcg"] == pytest.approx(np.mean([one["ndcg"] for one in scores.languages.values()]))
 
 

@@ -38,8 +38,8 @@ class Noisy:
 def _reports(*models: Noisy) -> dict[str, Report]:
     measurements = {}
     for number, model in enumerate(models):
-        scores, outcomes = TASK.measure(model.encode)
-        measurements[f"model {number}"] = Measurement(Report.of(TASK, {"model": f"model {number}"}, scores), outcomes)
+        scores = TASK.score(model.encode)
+        measurements[f"model {number}"] = Measurement.of(TASK, {"model": f"model {number}"}, scores)
     first, *others = measurements.values()
     return {"model 0": first.report} | {
         other.report.settings["model"]: compare_with_first(TASK, "model 0", first, other) for other in others
@@ -82,7 +82,7 @@ def test_an_interval_is_as_wide_as_theory_says() -> None:
 
 def test_equal_models_differ_by_nothing() -> None:
     task = Sts17Task([PairSet("en-en", [f"a{i}" for i in range(30)], [f"b{i}" for i in range(30)], list(range(30)))])
-    outcomes = task.measure(Noisy(1.0).encode)[1]
+    outcomes = task.score(Noisy(1.0).encode).outcomes
     found = paired_differences(task.metrics, [outcomes], [outcomes, outcomes])["all"]["spearman"]
     assert (found.value, found.low, found.high) == (0, 0, 0) and not found.significant
 

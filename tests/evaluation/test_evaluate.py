@@ -145,7 +145,7 @@ def test_a_killed_evaluation_resumes(
     whole, output = tmp_path / "whole.json", tmp_path / "cut.json"
     start(whole)
     with monkeypatch.context() as patched:
-        patched.setattr(BuccTask, "measure", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(BuccTask, "score", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             start(output)
     assert [report.task for report in read_reports(output)] == ["tatoeba"]
@@ -171,13 +171,13 @@ def test_a_later_call_adds_to_the_file(start: Start, tmp_path: Path):
 def test_calls_with_one_file_at_a_time_lose_no_result(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    output, measure = tmp_path / "results.json", BuccTask.measure
+    output, measure = tmp_path / "results.json", BuccTask.score
 
     def meanwhile(task: BuccTask, encode: Any) -> Any:
         start(output, 1, dims=[4])
         return measure(task, encode)
 
-    monkeypatch.setattr(BuccTask, "measure", meanwhile)
+    monkeypatch.setattr(BuccTask, "score", meanwhile)
     start(output)
     results = {(report.task, report.settings["dim"]) for report in read_reports(output)}
     assert results == {("tatoeba", 32), ("bucc", 32), ("sts17", 32), ("tatoeba", 4)}

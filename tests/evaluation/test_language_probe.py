@@ -58,9 +58,9 @@ def test_the_task_reports_the_accuracy_of_each_language(tmp_path: Path):
         return vectors[[["de", "en", "sw"].index(name) for name in languages], [int(line) for line in lines]]
 
     task = LanguageProbeTask.load(tmp_path / "text.tsv")
-    scores, outcomes = task.measure(encode)
+    scores = task.score(encode)
     accuracies = 100 * (predict_languages(vectors) == np.arange(3)[:, None]).mean(1)
     assert [metrics["accuracy"] for metrics in scores.languages.values()] == pytest.approx(accuracies.tolist())
     assert scores.groups["all"]["hidden"] == pytest.approx(100 - accuracies.mean())
     assert scores.groups["all"]["chance"] == pytest.approx(100 / 3)
-    assert float(task.metrics(outcomes.rows["sw"])["hidden"]) == pytest.approx(scores.languages["sw"]["hidden"])
+    assert float(task.metrics(scores.outcomes.rows["sw"])["hidden"]) == pytest.approx(scores.languages["sw"]["hidden"])

@@ -70,9 +70,9 @@ def _task(vectors: np.ndarray) -> tuple[MixedPoolTask, dict[str, np.ndarray]]:
 
 def test_the_task_reports_percentages_by_language(vectors: np.ndarray) -> None:
     task, known = _task(vectors)
-    scores, outcomes = task.measure(lambda texts: np.stack([known[text] for text in texts]))
+    scores = task.score(lambda texts: np.stack([known[text] for text in texts]))
     assert list(scores.languages) == ["l0", "l1", "l2", "l3"] and {*scores.languages["l0"]} == {*task.headings}
-    for name, rows in outcomes.rows.items():
+    for name, rows in scores.outcomes.rows.items():
         figures = scores.languages[name]
         assert (
             figures["beside"]

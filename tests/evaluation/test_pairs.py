@@ -15,7 +15,7 @@ from hf_xsent import evaluate
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.pairs import PairsTask
-from hf_xsent.evaluation.report import Measurement, Report, compare_with_first, comparison_table
+from hf_xsent.evaluation.report import Measurement, compare_with_first, comparison_table
 
 WIDTH = 6
 
@@ -45,7 +45,7 @@ def task(tmp_path: Path) -> PairsTask:
 def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
     (pairs,) = task.sets
     sides = pairs.sources, pairs.targets
-    scores, outcomes = task.measure(_encode)
+    scores = task.score(_encode)
     metrics = scores.languages["de"]
     for direction, (queries, answers) in {"forward": sides, "backward": sides[::-1]}.items():
         first, five, margin, beside = [], [], [], []
@@ -68,7 +68,7 @@ def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
         assert metrics[f"{direction}_beside"] == pytest.approx(100 * np.mean(beside))
         assert 0 < np.mean(beside) < np.mean(first)
     assert metrics["mean"] == pytest.approx((metrics["forward"] + metrics["backward"]) / 2)
-    assert float(task.metrics(outcomes.rows["de"])["beside"]) == pytest.approx(metrics["beside"])
+    assert float(task.metrics(scores.outcomes.rows["de"])["beside"]) == pytest.approx(metrics["beside"])
     assert 0 < metrics["mean"] < metrics["mean_5"] < 100
 
 
@@ -144,8 +144,8 @@ def test_the_verdict_is_about_a_pool_with_the_sentences_of_the_language_of_the_q
     """P@1 among the other language alone shows no difference between these models."""
     measured = []
     for name, language in {"start": 9.0, "trained": 0.0}.items():
-        scores, outcomes = task.measure(partial(_encode, noise=0.0, language=language))
-        measured.append(Measurement(Report.of(task, {"model": name}, scores), outcomes))
+        scores = task.score(partial(_encode, noise=0.0, language=language))
+        measured.append(Measurement.of(task, {"model": name}, scores))
     start, trained = (one.report.groups["all"] for one in measured)
     assert start["mean"] == trained["mean"] > 95 and start["beside"] < 5 and trained["beside"] > 95
     compared = compare_with_first(task, "start", *measured)

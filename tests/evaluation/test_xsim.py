@@ -67,7 +67,7 @@ def test_the_best_target_by_margin_is_that_of_a_slow_recomputation(margin: str):
 @pytest.mark.parametrize(("pair", "sources", "targets"), [("de-en", GERMAN, ENGLISH), ("fr-de", FRENCH, GERMAN)])
 def test_error_rates_are_those_of_a_slow_recomputation(folder: Path, pair: str, sources: list[str], targets: list[str]):
     task = XsimTask.load(folder, [pair])
-    scores, outcomes = task.measure(_encode)
+    scores = task.score(_encode)
     perturbed = perturb(targets, pair[-2:])
     beside = _slow_choices(sources, [*targets, *(one.text for one in perturbed)], "ratio")
     wrong = [chosen != target for chosen, target in zip(beside, targets, strict=True)]
@@ -78,7 +78,7 @@ def test_error_rates_are_those_of_a_slow_recomputation(folder: Path, pair: str, 
     for rule in RULES:
         texts = {one.text for one in perturbed if one.rule == rule}
         assert metrics[rule] == pytest.approx(100 * np.mean([chosen in texts for chosen in beside]))
-    assert metrics["correct"] == pytest.approx(float(task.metrics(outcomes.rows[pair])["correct"]))
+    assert metrics["correct"] == pytest.approx(float(task.metrics(scores.outcomes.rows[pair])["correct"]))
     assert metrics["xsim_pp"] > 0
 
 

@@ -28,12 +28,12 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The scores that the task will measure, one after the other."""
     waiting: list[float] = []
 
-    def measure(encode: Any) -> Any:
+    def score(encode: Any) -> Any:
         assert encode(["Ein Hund.", "A dog."]).shape == (2, 32)
-        return SimpleNamespace(groups={"all": {"score": waiting.pop(0)}}), None
+        return SimpleNamespace(groups={"all": {"score": waiting.pop(0)}})
 
     def load(folder: str) -> Any:
-        return SimpleNamespace(measure=measure, fingerprint=f"texts of {folder}")
+        return SimpleNamespace(score=score, fingerprint=f"texts of {folder}")
 
     monkeypatch.setattr(retention.RetentionTask, "load", load)
     return waiting

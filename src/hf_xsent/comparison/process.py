@@ -16,7 +16,7 @@ from hf_xsent.comparison.run import Run
 from hf_xsent.errors import HfXsentError
 from hf_xsent.evaluation.evaluate import describe
 from hf_xsent.evaluation.registry import load_task
-from hf_xsent.evaluation.report import Measurement, Report
+from hf_xsent.evaluation.report import Measurement
 from hf_xsent.evaluation.task import ModelEncoder, Start
 from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.logs import configure_logging
@@ -68,8 +68,8 @@ def measure(run: Run) -> None:
         task = load_task(name, run.tasks[name], run.folder.parents[1] / "cache")
         if task.needs_start:
             task = task.beside(Start(identify_model(run.model), ModelEncoder(open_start(run))))
-        scores, outcomes = task.measure(ModelEncoder(embedder if isinstance(task, WordAlignmentTask) else encoder))
-        run.scores.compute(run.scores_file(name), Measurement(Report.of(task, described, scores), outcomes).write)
+        scores = task.score(ModelEncoder(embedder if isinstance(task, WordAlignmentTask) else encoder))
+        run.scores.compute(run.scores_file(name), Measurement.of(task, described, scores).write)
 
 
 def open_embedder(run: Run) -> SentenceEmbedder:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hf_xsent.data.benchmarks.answers import AnswerSet, load_answers
 from hf_xsent.evaluation.retrieval import unit
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, encoder_of
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores, encoder_of
 
 _NEAREST = 10
 
@@ -53,7 +53,7 @@ class AnswerRetrievalTask(EvaluationTask):
             yield from (("query", text) for text in test_set.questions)
             yield from (("document", text) for text in test_set.sentences)
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Encode) -> Scores:
         """Measure the questions of each language; besides, mAP of each language among the sentences of each other."""
         ask, read = encoder_of(encode, "query"), encoder_of(encode, "document")
         pools = [unit(read(test_set.sentences)) for test_set in self.sets]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hf_xsent.data.benchmarks.collection import NOT_STATED, Collection, load_collection
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores, encoder_of
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores, encoder_of
 from hf_xsent.logs import Progress
 from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.top_k import Neighbours, merge_neighbours
@@ -53,7 +53,7 @@ class RetrievalTask(EvaluationTask):
             yield from (("query", text) for text in one.queries)
             yield from (("document", text) for text in one.documents)
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Encode) -> Scores:
         """Measure the queries of each language."""
         (one,) = self.sets
         read = encoder_of(encode, "document")

@@ -227,8 +227,7 @@ def measure_tasks(
 def _measure(
     task: EvaluationTask, view_settings: Mapping[str, Any], encode: Encode, path: Path | None = None
 ) -> Measurement:
-    scores, outcomes = task.measure(encode)
-    measurement = Measurement(Report.of(task, view_settings, scores), outcomes)
+    measurement = Measurement.of(task, view_settings, task.score(encode))
     if path is not None:
         measurement.write(path)
     return measurement

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hf_xsent.evaluation.parallel import FOLDERS, ParallelTask
-from hf_xsent.evaluation.task import Encode, Outcomes, Scores
+from hf_xsent.evaluation.task import Encode, Scores
 
 FOLDS = 5
 
@@ -42,7 +42,7 @@ class LanguageProbeTask(ParallelTask):
     charts: ClassVar[Sequence[str]] = ("accuracy",)
     folders: ClassVar[tuple[str, ...]] = ("language_probe", *FOLDERS)
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Encode) -> Scores:
         """Measure the accuracy of the classifier on the sentences of each language."""
         predicted = predict_languages(np.stack([encode(test_set.sentences) for test_set in self.sets]))
         return self.scored(

@@ -10,7 +10,7 @@ import numpy as np
 
 from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_order
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores
 from hf_xsent.mining.calibration import best_threshold, f1_at_threshold
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
 
@@ -47,7 +47,7 @@ class BuccTask(EvaluationTask):
             if min(len(test_set.sources), len(test_set.targets)) < _K:
                 raise DataError(f"{name}: mining needs at least {_K} sentences per side")
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Encode) -> Scores:
         """Measure F1 of each set at the best threshold of its language pair, and at that of every other pair."""
         mined = [mine_bitext(encode(test_set.sources), encode(test_set.targets), _K) for test_set in self.sets]
         thresholds = self._thresholds(mined)

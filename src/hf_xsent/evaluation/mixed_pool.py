@@ -15,7 +15,7 @@ import numpy as np
 
 from hf_xsent.evaluation.parallel import FOLDERS, ParallelTask
 from hf_xsent.evaluation.retrieval import unit
-from hf_xsent.evaluation.task import Encode, Outcomes, Scores
+from hf_xsent.evaluation.task import Encode, Scores
 
 _NUMBERS_AT_ONCE = 1 << 24
 
@@ -50,7 +50,7 @@ class MixedPoolTask(ParallelTask):
     }
     charts: ClassVar[Sequence[str]] = ("beside", "own")
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Encode) -> Scores:
         """Measure each language as the language of queries."""
         vectors = np.stack([unit(encode(test_set.sentences)) for test_set in self.sets])
         return self.scored({test_set.language: mixed_pool(vectors, place) for place, test_set in enumerate(self.sets)})

@@ -13,7 +13,7 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.evaluation.retrieval import nearest_of_own_side
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores
 from hf_xsent.mining.margin import best_by_margin
 from hf_xsent.mining.neighbours import nearest_both_ways
 
@@ -71,7 +71,7 @@ class PairsTask(EvaluationTask):
         different = {code: dict.fromkeys(zip(*bitext.pairs(code), strict=True)) for code in codes}
         return cls([PairSet(code, *map(list, zip(*pairs, strict=True))) for code, pairs in different.items()])
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Encode) -> Scores:
         """Measure both directions of each language."""
         return self.scored({test_set.language: _hits(test_set, encode) for test_set in self.sets})
 

@@ -90,6 +90,11 @@ class Measurement:
     report: Report
     outcomes: Outcomes
 
+    @classmethod
+    def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores) -> Measurement:
+        """Make the report of these scores, with their outcomes."""
+        return cls(Report.of(task, settings, scores), scores.outcomes)
+
     def write(self, path: Path) -> None:
         """Write the file."""
         content: dict[str, Any] = {f"rows/{name}": rows for name, rows in self.outcomes.rows.items()}

@@ -18,7 +18,7 @@ from hf_xsent.errors import DataError
 from hf_xsent.evaluation.answer_retrieval import reciprocal_ranks
 from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.similarity import cosines, rank_correlation
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Outcomes, Scores, Start, encoder_of
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Scores, Start, encoder_of
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encoder import Encoder
 from hf_xsent.runs.identity import identify_model
@@ -107,7 +107,7 @@ class RetentionTask(EvaluationTask):
                 yield from (("query", text) for text in test_set.questions)
                 yield from (("document", text) for text in test_set.sentences)
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Encode) -> Scores:
         """Measure each part; with a start, compare its embeddings with the new ones."""
         named = self.with_opened_start().start
         start: Any = None if named is None else named.encode

@@ -11,7 +11,7 @@ import numpy as np
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores
 from hf_xsent.mining.neighbours import nearest_both_ways, nearest_one_way
 from hf_xsent.models.text_encoder import SupportsEncode
 
@@ -131,7 +131,7 @@ class TatoebaTask(EvaluationTask):
     groups: ClassVar[Mapping[str, Sequence[str]]] = tatoeba_groups()
     read = staticmethod(load_tatoeba)
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Encode) -> Scores:
         """Measure accuracy@1 in both directions, and its means over the groups of languages that papers report."""
         return self.scored(
             {one.language: retrieval_hits(encode(one.sources), encode(one.targets)) for one in self.sets}

@@ -13,7 +13,7 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.sts import STS17_TRACKS, STS22_PAIRS, load_sts17, load_sts22
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.retrieval import unit
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores
 
 
 def rank_correlation(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
@@ -44,7 +44,7 @@ class _StsTask(EvaluationTask):
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "spearman": "spearman"}
     main_metric: ClassVar[str] = "spearman"
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Encode) -> Scores:
         """Measure Spearman's correlation of each pair of languages."""
         rows = {}
         for test_set in self.sets:

@@ -23,14 +23,6 @@ Metrics = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Metrics by language or language pair, and means over groups of them."""
-
-    languages: dict[str, Metrics]
-    groups: dict[str, Metrics]
-
-
-@dataclass(frozen=True)
 class Outcomes:
     """The outcomes of test items by language: an array with a row per item, from which a task computes its main metric.
 
@@ -41,6 +33,15 @@ class Outcomes:
     rows: dict[str, np.ndarray]
     groups: dict[str, list[str]]
     parallel: bool = False
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Metrics by language or language pair, means over groups of them, and the outcomes that they are computed from."""
+
+    languages: dict[str, Metrics]
+    groups: dict[str, Metrics]
+    outcomes: Outcomes = field(default_factory=lambda: Outcomes({}, {}), compare=False, repr=False)
 
 
 class ModelEncoder:
@@ -147,13 +148,9 @@ class EvaluationTask(ABC):
                 [value] if isinstance(value, str) else map(str, sorted(value) if isinstance(value, Set) else value)
             )
 
+    @abstractmethod
     def score(self, encode: Encode) -> Scores:
         """Measure a model by its ``encode``, which is called with lists of the texts of ``inputs()``."""
-        return self.measure(encode)[0]
-
-    @abstractmethod
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
-        """Measure a model like ``score``; return the outcome of each item too."""
 
     @staticmethod
     @abstractmethod
@@ -165,7 +162,7 @@ class EvaluationTask(ABC):
         rows: dict[str, np.ndarray],
         others: Mapping[str, Metrics] | None = None,
         groups: Mapping[str, Sequence[str]] | None = None,
-    ) -> tuple[Scores, Outcomes]:
+    ) -> Scores:
         """Return the scores of these outcomes by language, with their means over groups.
 
         ``others`` are further metrics of the languages, ``groups`` replace those of the task and of all languages.
@@ -178,7 +175,7 @@ class EvaluationTask(ABC):
         groups = {**self.groups, "all": list(rows)} if groups is None else groups
         measured_groups = {name: [*members] for name, members in groups.items() if members and {*members} <= {*rows}}
         means = {name: _means([languages[member] for member in members]) for name, members in measured_groups.items()}
-        return Scores(languages, means), Outcomes(rows, measured_groups, self.parallel)
+        return Scores(languages, means, Outcomes(rows, measured_groups, self.parallel))
 
 
 def _means(members: Sequence[Metrics]) -> Metrics:

@@ -13,7 +13,7 @@ import numpy as np
 from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.errors import DataError, ModelError, RecipeError
-from hf_xsent.evaluation.task import EvaluationTask, Metrics, Outcomes, Scores
+from hf_xsent.evaluation.task import EvaluationTask, Metrics, Scores
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.words.embedding import THRESHOLD, EmbeddingAligner
 
@@ -91,7 +91,7 @@ class WordAlignmentTask(EvaluationTask):
         for pair in test_set.pairs:
             yield from (pair.source.text, pair.target.text, f"{sorted(pair.sure)} {sorted(pair.possible)}")
 
-    def measure(self, encode: Any) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Any) -> Scores:
         """Choose the layer on one set, then measure the error rate of each set with it and with the last layer.
 
         ``encode`` is a ``SentenceEmbedder``, or the encoder of ``evaluate``, which has one.

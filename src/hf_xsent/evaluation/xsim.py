@@ -20,7 +20,7 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.data.perturbing import RULES, Perturbation, perturb
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.parallel import FOLDERS
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores
 from hf_xsent.mining.margin import best_by_margin
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class XsimTask(EvaluationTask):
         yield from super().inputs()
         yield from (("", perturbed.text) for test_set in self.sets for perturbed in test_set.perturbed)
 
-    def measure(self, encode: Encode) -> tuple[Scores, Outcomes]:
+    def score(self, encode: Encode) -> Scores:
         """Measure both error rates of each pair of languages."""
         return self.scored({f"{test_set.source}-{test_set.target}": _rows(test_set, encode) for test_set in self.sets})
 

@@ -31,7 +31,7 @@ class Retention:
 
     def score(self, embedder: Any) -> float:
         """Measure the mean score over tasks and languages."""
-        scores, _ = self.task.measure(ModelEncoder(embedder))
+        scores = self.task.score(ModelEncoder(embedder))
         return float(scores.groups["all"]["score"])
 
     def problem(self, largest_drop: float | None, saved_in: str | None) -> str | None:
