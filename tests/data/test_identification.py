@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hf_xsent.data.identification import check_language, contradicting_language, identify_language
+from hf_xsent.data.identification import check_language, check_order, contradicting_language, identify_language
 from hf_xsent.errors import DataError
 
 
@@ -50,3 +50,17 @@ def test_another_language_is_refused(assets: Path, language: str, actual: str) -
 
 def test_a_short_text_contradicts_nothing() -> None:
     assert contradicting_language(["Das ist ein Hund."], "fr") is None
+
+
+def test_swapped_sides_of_tatoeba_are_found_and_others_are_not_refused(assets: Path) -> None:
+    not_found = set()
+    for path in sorted((assets / "data" / "tatoeba").glob("tatoeba.???-eng.eng")):
+        code = path.name[8:11]
+        target, source = (path.with_suffix(f".{side}").read_text("utf-8").splitlines()[:100] for side in ("eng", code))
+        check_order((source, target), (code, "eng"), "pairs")
+        try:
+            check_order((target, source), (code, "eng"), "pairs")
+            not_found.add(code)
+        except DataError as error:
+            assert "source and target, stated as" in str(error)
+    assert not_found == {"ang", "cha", "csb", "dtp", "ile", "ina", "kzj", "lfn", "nds", "nov", "tzl"}  # are not known

@@ -11,7 +11,6 @@ from typing import Any
 from hf_xsent.comparison.study import run_settings
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.resolving import resolve_sources
-from hf_xsent.data.readers.sources import source_files
 from hf_xsent.evaluation.report import Measurement
 from hf_xsent.files import digest, write_json
 from hf_xsent.runs.identity import deciding_settings, identify_files, identify_model, plain
@@ -146,6 +145,6 @@ def _identify_bitext(recipe: Recipe, bitext: Any) -> list[list[str]]:
     identities = []
     for language, of_language in sources.items():
         for source in of_language:
-            files = source_files(source)
+            files = source.files
             identities.append([language, identify_files(files) if files else source.path])
     return identities

@@ -19,7 +19,7 @@ from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
 from hf_xsent.data.readers.records import arrow_columns
-from hf_xsent.data.readers.sources import BitextSource, source_files
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp
 from hf_xsent.runs.store import Store
@@ -53,7 +53,7 @@ class CachedPairs:
 
     def _fingerprint(self) -> str:
         """Hash the settings, and the sizes and times of local files."""
-        files = [path for source in self.sources for path in source_files(source)]
+        files = [path for source in self.sources for path in source.files]
         files += [] if self.cleaning is None else self.cleaning.files()
         return digest([FORMAT_VERSION, asdict(self), [file_stamp(path) for path in files]])
 

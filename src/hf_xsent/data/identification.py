@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from textwrap import wrap
 from typing import Any
@@ -81,4 +81,20 @@ def check_language(texts: Iterable[str], language: str, name: str) -> None:
         raise DataError(
             f"{name} seems to be {find_language(code).name}, not {find_language(language).name}: "
             "check language, target_language and columns"
+        )
+
+
+def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str) -> None:
+    """Raise an error if source and target are swapped: one is clearly not in its language, and each is in the other's.
+
+    A side need not be in a language that is not known.
+    """
+    if not any(map(contradicting_language, sides, codes)):
+        return
+    found, others = [identify_language(texts) for texts in sides], [_varieties(code) for code in reversed(codes)]
+    if all(code in other for code, other in zip(found, others, strict=True) if other):
+        stated = " and ".join(find_language(code).name for code in codes)
+        raise DataError(
+            f"{name}: source and target, stated as {stated}, seem to be swapped: state the columns in the other order, "
+            "such as columns 1 0, or check language and target_language"
         )

@@ -10,7 +10,7 @@ from hf_xsent.data.bitext import Bitext, Pair, load_bitext
 from hf_xsent.data.pair_settings import PairSettings
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.resolving import resolve_sources
-from hf_xsent.data.readers.sources import BitextSource, source_files
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import RecipeError
 from hf_xsent.runs.identity import identify_files
 
@@ -28,7 +28,7 @@ def open_pairs(settings: PairSettings) -> BitextSource:
 
 def store_pairs(sources: Mapping[str, Sequence[BitextSource]], folder: Path) -> Bitext:
     """Read all pairs once, without cleaning, and store them; raise an error at a bad row."""
-    files = [path for of_language in sources.values() for source in of_language for path in source_files(source)]
+    files = [path for of_language in sources.values() for source in of_language for path in source.files]
     return load_bitext(sources, cleaning=None, cache_dir=folder / identify_files(files))
 
 

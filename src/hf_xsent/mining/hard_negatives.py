@@ -21,7 +21,6 @@ from hf_xsent.data.pairs import record_of, store_pairs
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.records import NEGATIVES
 from hf_xsent.data.readers.resolving import resolve_sources
-from hf_xsent.data.readers.sources import source_files
 from hf_xsent.data.sentences import Sentences, store_sentences
 from hf_xsent.files import check_writable, digest
 from hf_xsent.logs import Progress
@@ -81,7 +80,7 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     """
     columns = parse_columns(settings.columns)
     sources = resolve_sources(settings.data, target_language=settings.target_language, columns=columns)
-    inputs = [path for of_language in sources.values() for source in of_language for path in source_files(source)]
+    inputs = [path for of_language in sources.values() for source in of_language for path in source.files]
     work, output = settings.work_folder, Path(settings.output)
     for language in sources:
         check_writable(output / f"{language}.jsonl", inputs)

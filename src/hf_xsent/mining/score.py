@@ -18,7 +18,6 @@ from hf_xsent.data.identification import check_language
 from hf_xsent.data.output import check_output, one_line, write_records
 from hf_xsent.data.pairs import open_pairs, record_of, store_pairs
 from hf_xsent.data.readers.records import LEDGER, PAIR_FIELDS
-from hf_xsent.data.readers.sources import source_files
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.parquet import is_parquet
 from hf_xsent.mining.settings import ScoreSettings
@@ -62,7 +61,7 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     ```
     """
     source = open_pairs(settings)
-    check_output(settings.output, source_files(source))
+    check_output(settings.output, source.files)
     rules = None if settings.filter is None else FilterRules.parse(settings.filter)
     pair_filter = None if rules is None else PairFilter(rules, settings.language, settings.target_language)
     pairs = store_pairs({source.language: [source]}, settings.work_folder / "pairs")

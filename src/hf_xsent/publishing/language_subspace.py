@@ -22,7 +22,6 @@ from torch import nn
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.resolving import resolve_sources
-from hf_xsent.data.readers.sources import source_files
 from hf_xsent.errors import DataError, ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.linear_map import LinearMap
@@ -41,7 +40,7 @@ def read_texts(data: Sequence[str], target_language: str = "en") -> dict[str, li
     for language, files in sources.items():
         for source in files:
             own = texts.setdefault(language, [])
-            paths = source_files(source)
+            paths = source.files
             if len(paths) == 1 and ".txt" in paths[0].suffixes:
                 first = list(islice((line for _, line in lines(paths[0]) if line.strip()), TEXTS - len(own)))
                 if not any("\t" in line for line in first):  # else pairs

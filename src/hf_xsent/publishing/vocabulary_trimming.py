@@ -23,7 +23,6 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.resolving import resolve_sources
-from hf_xsent.data.readers.sources import source_files
 from hf_xsent.errors import DataError, ModelError
 from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -115,11 +114,7 @@ def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
     texts: dict[str, Iterable[str]] = {
         language: chain(
             (settings.texts or {}).get(language, ()),
-            *(
-                (line for _, line in lines(path))
-                for source in files_of.get(language, ())
-                for path in source_files(source)
-            ),
+            *((line for _, line in lines(path)) for source in files_of.get(language, ()) for path in source.files),
         )
         for language in languages
     }

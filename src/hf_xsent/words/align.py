@@ -11,7 +11,6 @@ from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.output import check_output, write_records
 from hf_xsent.data.pairs import open_pairs, record_of, store_pairs
 from hf_xsent.data.readers.compression import is_jsonl
-from hf_xsent.data.readers.sources import source_files
 from hf_xsent.data.words.links import format_links
 from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import OutputError
@@ -52,7 +51,7 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     ```
     """
     source = open_pairs(settings)
-    check_output(settings.output, source_files(source))
+    check_output(settings.output, source.files)
     if Path(settings.output).suffix.lower() == ".parquet":
         raise OutputError(f"cannot write {settings.output} as Parquet: name the output .jsonl or .links")
     size = _ALL_PAIRS if settings.aligner == "statistical" else PAIRS_PER_PART

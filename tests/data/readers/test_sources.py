@@ -71,7 +71,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),
-        (["de=train/"], r"train/ .*save_to_disk.*: name files, .*train/{language}-en\.tsv"),
+        (["de=train/"], r"train .*save_to_disk.*: name files, .*train/{language}-en\.tsv"),
     ],
 )
 def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:
@@ -134,41 +134,51 @@ def _read(data: object, **options: object) -> dict[str, list[tuple[str, str]]]:
     return {code: [pair for source in sources for pair in read_pairs(source)] for code, sources in resolved.items()}
 
 
+GERMAN = "Der Hund schläft den ganzen Tag unter dem großen Tisch in der Küche, weil es draußen regnet."
+ENGLISH = "The dog sleeps under the big kitchen table for the whole day, because it is raining outside."
+TETUM = "Asu toba iha meza boot okos iha dapur laran loron tomak, tanba udan monu maka'as iha li'ur."
+
+
 @pytest.mark.parametrize("suffix", ["tsv", "jsonl", "parquet"])
-def test_a_name_with_the_target_language_first_needs_the_order_of_columns_without_languages(
-    tmp_path: Path, suffix: str
-) -> None:
-    english_first = [row[::-1] for row in PAIRS]
-    path = _write(tmp_path / f"talks.en-de.{suffix}", ("source", "target"), english_first)
+@pytest.mark.parametrize("name", ["talks.en-de", "de", "talks.de-en"])
+def test_swapped_columns_are_found_by_their_text(tmp_path: Path, name: str, suffix: str) -> None:
+    pairs = [(f"{GERMAN} {number}", f"{ENGLISH} {number}") for number in range(3)]
+    path = _write(tmp_path / f"{name}.{suffix}", ("source", "target"), [pair[::-1] for pair in pairs])
     with pytest.raises(
-        DataError, match=r"which column has de\? en-de has en first: .* as in de=.*columns de=target,source"
+        DataError,
+        match=rf"{name}.{suffix}: source and target, stated as German and English, seem .* 1 0",
     ):
         _read(path)
-    assert _read(f"de={path}", columns={"de": ("target", "source")}) == {"de": PAIRS}
-    in_memory = {"en-de": [{"source": target, "target": source} for source, target in PAIRS]}
-    with pytest.raises(DataError, match=r"^the de pairs: which column has de\? .* as in \{'de': …\}, if it is"):
-        _read(in_memory)
-    assert _read(_write(tmp_path / f"b.en-de.{suffix}", ("en", "de"), english_first)) == {"de": PAIRS}
-    assert _read(_write(tmp_path / f"c.de-en.{suffix}", ("source", "target"), PAIRS)) == {"de": PAIRS}
+    assert _read(path, columns=(1, 0)) == {"de": pairs}
+    assert _read(f"und={path}", target_language="und") == {"und": [pair[::-1] for pair in pairs]}
+    assert _read(_write(tmp_path / f"{name}.{suffix}", ("source", "target"), pairs)) == {"de": pairs}
 
 
-def test_a_table_without_header_and_a_key_with_the_target_language_first_need_an_order(tmp_path: Path) -> None:
-    path = tmp_path / "talks.en-de.tsv"
-    path.write_text("a dog\tein Hund\n")
-    with pytest.raises(DataError, match=r"which column has de\? .*column 0; .*columns de=1,0"):
-        _read(str(path))
-    assert _read(f"de={path}", columns=parse_columns(["de=1,0"])) == {"de": PAIRS[:1]}
-    with pytest.raises(DataError, match="which column has de"):
-        _read({"talks-en-de": Dataset.from_list([{"source": "a dog", "target": "ein Hund"}])})
+def test_swapped_pairs_in_memory_and_of_two_files_are_found(tmp_path: Path) -> None:
+    records = [{"source": f"{ENGLISH} {number}", "target": f"{GERMAN} {number}"} for number in range(3)]
+    for data in ({"de": records}, {"talks-en-de": Dataset.from_list(records)}):
+        with pytest.raises(DataError, match="^the de pairs: source and target, .* seem to be swapped"):
+            _read(data)
+    (tmp_path / "x.txt").write_text(f"{ENGLISH}\n" * 2)
+    (tmp_path / "y.txt").write_text(f"{GERMAN}\n" * 2)
+    with pytest.raises(DataError, match="seem to be swapped"):
+        _read(f"de={tmp_path / 'x.txt'},{tmp_path / 'y.txt'}")
 
 
-def test_files_of_all_languages_with_the_target_language_first_need_an_order(tmp_path: Path) -> None:
-    for code in ("de", "fr"):
-        (tmp_path / f"en-{code}.tsv").write_text("a dog\tein Hund\n")
-    path = str(tmp_path / "en-{language}.tsv")
-    with pytest.raises(DataError, match=r"which column has de\? en-de has en first"):
-        _read(path)
-    assert _read(path, columns=(1, 0)) == {"de": PAIRS[:1], "fr": PAIRS[:1]}
+def test_one_known_language_is_enough_to_find_swapped_columns(tmp_path: Path) -> None:
+    for pair, is_swapped in (((TETUM, ENGLISH), False), ((ENGLISH, TETUM), True)):
+        path = _write(tmp_path / "tet.tsv", ("source", "target"), [pair] * 3)
+        if is_swapped:
+            with pytest.raises(DataError, match="stated as Tetum and English, seem to be swapped"):
+                _read(f"tet={path}")
+        else:
+            assert _read(f"tet={path}") == {"tet": [pair] * 3}
+
+
+@pytest.mark.parametrize("language", ["de", "fr", "en", "und"])
+def test_texts_of_another_language_or_of_one_are_not_swapped(tmp_path: Path, language: str) -> None:
+    for pair in ((GERMAN, GERMAN), (ENGLISH, ENGLISH)):
+        assert _read({language: [pair]}) == {language: [pair]}
 
 
 @pytest.mark.parametrize("columns", [["b", "a"], {"de": ["b", "a"]}])

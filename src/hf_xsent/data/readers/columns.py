@@ -1,13 +1,13 @@
-"""Recognise a table's header row and choose the two columns of sentences; refuse columns that have none."""
+"""Recognise a table's header row and choose the two columns of sentences."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from hf_xsent.data.languages import find_language, known_languages, language_of_tag, matching_tags
 from hf_xsent.errors import DataError, RecipeError, did_you_mean, shortened
@@ -34,12 +34,8 @@ _KNOWN = _SIDES | _OTHER | {name for pair in _USUAL_PAIRS for name in pair} - {"
 _PUNCTUATION = re.compile(r"[.,;:!?…。，；：！？](\s|$)")
 _INDEX_OF_PANDAS = re.compile(r"(Unnamed: \d+)?")
 _LONGEST_NAME = 40
-_ROWS_WITH_LETTERS, _MIN_PAIRS = 100, 6  # to decide that a column has no letters
-_EXAMPLES = 3
-_CURE = "state the two that have the sentences as columns, such as source target, or give a file with these two names"
+CURE = "state the two that have the sentences as columns, such as source target, or give a file with these two names"
 _LINES_OF_A_TABLE = 20  # which all have a tab
-
-Row = TypeVar("Row")
 
 
 class _Name(NamedTuple):
@@ -82,7 +78,7 @@ def choose_columns(
     if columns is None:
         first, second = guess_columns(names, language, target_language)
         if first is None or second is None:
-            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {_CURE}")
+            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {CURE}")
         return first, second
     numbers = []
     for column in columns:
@@ -122,15 +118,6 @@ def guess_columns(names: Sequence[str], language: str, target_language: str) -> 
         for side, number in zip(missing, rest, strict=True):
             sides[side] = number
     return sides[0], sides[1]
-
-
-def name_languages(names: Iterable[str]) -> bool:
-    """Return whether one of the names is a language's, such as text_de or English.
-
-    >>> name_languages(["text_de", "text"]), name_languages(["source", "target"])
-    (True, False)
-    """
-    return any(_parse_name(name).tag for name in names)
 
 
 def _usual_pair(names: Sequence[str], language: str) -> tuple[int, int] | None:
@@ -192,19 +179,16 @@ def _codes_by_name() -> dict[str, str]:
     return {re.sub(r"[\W_]+", "-", language.name.lower()): language.code for language in known_languages()}
 
 
-def require_letters(rows: Iterator[Row | DataError], name: str) -> Iterator[Row | DataError]:
-    """Yield all rows; raise an error if one side of the first pairs has no letters, as in columns of numbers."""
-    first = list(islice(rows, _ROWS_WITH_LETTERS))
-    pairs: list[Any] = [row for row in first if not isinstance(row, DataError)]
-    for place, side in enumerate(("source", "target")):
-        texts = [pair[place] for pair in pairs]
-        if len(texts) >= _MIN_PAIRS and not any(map(str.isalpha, "".join(texts))):
-            raise DataError(
-                f"{name}: the {side} column has no letters in the first {len(texts)} pairs "
-                f"({', '.join(map(repr, texts[:_EXAMPLES]))}): {_CURE}"
-            )
-    yield from first
-    yield from rows
+@lru_cache(maxsize=64)
+def language_of_columns(names: tuple[str, ...], target_language: str) -> str | None:
+    """Return the only language code among the names of columns besides the target's; None without one.
+
+    >>> language_of_columns(("id", "sw", "en"), "en"), language_of_columns(("source", "sw", "en"), "en")
+    ('sw', None)
+    """
+    targets = matching_tags(names, target_language)
+    codes = [name for name in names if name not in (*targets, "id") and language_of_tag(name)]
+    return codes[0] if len(codes) == len(targets) == 1 and not {"source", "target"}.intersection(names) else None
 
 
 def refuse_table(path: Path, texts: Iterable[str]) -> None:

@@ -1,18 +1,32 @@
 """Stream sentence pairs from every supported format; memory does not grow with the file.
 
-Each reader yields ``(row number, source, target)``, or the number and all fields of a pair (`records.PAIR_FIELDS`),
-and a `DataError` in place of a bad row. The caller raises or counts these errors.
+A reader yields numbered rows: the cells of a table, a record, or two texts; and a `DataError` in place of a bad row,
+which the caller raises or counts. The source and target columns of tables and records are chosen here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Literal, TypeVar
 
+from hf_xsent.data.identification import check_order
 from hf_xsent.data.readers.catalogs import read_mo, read_po
-from hf_xsent.data.readers.columns import require_letters
-from hf_xsent.data.readers.records import NEGATIVES, check_negatives, read_datasets, read_jsonl, read_parquet
-from hf_xsent.data.readers.sources import BitextSource, source_files, source_format
+from hf_xsent.data.readers.columns import CURE, choose_columns, is_header
+from hf_xsent.data.readers.records import (
+    LEDGER,
+    LICENCE,
+    LICENSE,
+    NEGATIVES,
+    PAIR_FIELDS,
+    check_negatives,
+    names_of,
+    open_parquet,
+    read_dataset,
+    read_jsonl,
+    value_of,
+)  # fmt: skip
+from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.readers.tables import read_csv, read_moses, read_tsv
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.data.words.links import check_links
@@ -21,18 +35,13 @@ from hf_xsent.errors import DataError, shortened
 # source, target, links, negatives of both sides, origin, licence
 LinkedPair = tuple[str, str, str | None, list[str] | None, list[str] | None, str | None, str | None]
 OnError = Literal["raise", "skip"]
+Row = TypeVar("Row")
+Numbered = Iterator[tuple[int, Row | DataError]]
+Texts = tuple[Any, ...]  # source and target, or all fields of a pair, unchecked
 
-_READERS: dict[str, Callable[[BitextSource], Iterator[Any]]] = {
-    "tsv": read_tsv,
-    "csv": read_csv,
-    "moses": read_moses,
-    "tmx": read_tmx,
-    "po": read_po,
-    "mo": read_mo,
-    "jsonl": read_jsonl,
-    "parquet": read_parquet,
-    "datasets": read_datasets,
-}
+_OPUS = "translation."
+_FIRST_PAIRS, _MIN_PAIRS = 100, 6  # to decide that a column has no letters
+_EXAMPLES = 3
 
 
 def read_pairs(source: BitextSource) -> Iterator[tuple[str, str]]:
@@ -45,16 +54,106 @@ def read_pairs(source: BitextSource) -> Iterator[tuple[str, str]]:
 
 def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
     """Stream pairs with their word links and negatives, and a `DataError` in place of each bad row."""
-    source_files(source)
-    rows = _READERS[source_format(source)](source)
-    yield from require_letters((_checked_pair(source, row) for row in rows), source.name)
+    pairs = (
+        texts if isinstance(texts, DataError) else _checked_pair(source, number, *texts)
+        for number, texts in _read(source)
+    )
+    first = list(islice(pairs, _FIRST_PAIRS))
+    _check_sides(source, [pair for pair in first if not isinstance(pair, DataError)])
+    yield from first
+    yield from pairs
 
 
-def _checked_pair(source: BitextSource, row: Any) -> LinkedPair | DataError:
+def _read(source: BitextSource) -> Numbered[Texts]:
+    """Yield the number and the texts of each pair, unchecked."""
+    if source.format == "datasets":
+        return _pairs_of_records(source, read_dataset(source.path, source.split))
+    if source.format == "moses":
+        return read_moses(*source.files)
+    (path,) = source.files
+    if source.format == "tmx":
+        return read_tmx(path, source.language, source.target_language)
+    if source.format in ("po", "mo"):
+        return read_po(path) if source.format == "po" else read_mo(path)
+    if source.format == "jsonl":
+        return _pairs_of_records(source, read_jsonl(path))
+    if source.format == "parquet":
+        return _pairs_of_parquet(source)
+    return _pairs_of_table(source, read_tsv(path) if source.format == "tsv" else read_csv(path))
+
+
+def _pairs_of_table(source: BitextSource, rows: Numbered[list[str]]) -> Numbered[Texts]:
+    """Yield the pairs of a table; its first row is a header if its cells are names of columns, else a pair."""
+    numbers = [column for column in source.columns or (0, 1) if isinstance(column, int)]
+    sides: tuple[int, int] | None = None
+    ledger: list[int | None] = []  # the column of each further field of a pair
+    for number, cells in rows:
+        if isinstance(cells, DataError):
+            yield number, cells
+            continue
+        if sides is None:
+            if len(numbers) != 2 or is_header(cells, source.language, source.target_language):
+                names = [cell.strip() for cell in cells]
+                sides = _choose(source, source.place(number), names)
+                names = [LICENCE if name.lower() == LICENSE else name.lower() for name in names]
+                ledger = [names.index(name) if name in LEDGER and name in names else None for name in PAIR_FIELDS[2:]]
+                continue
+            sides = numbers[0], numbers[1]
+        first, second = sides
+        if len(cells) > max(sides):
+            stated = [cells[column] if column is not None and column < len(cells) else None for column in ledger]
+            yield number, (cells[first], cells[second], *stated)
+        else:
+            missing = (source.columns or sides)[sides.index(max(sides))]
+            place, tables = source.place(number), "lines of TSV are source<TAB>target, lines of CSV source,target"
+            error = f"{place}: no column {missing!r} (numbers count from 0), since the line has {len(cells)}; {tables}"
+            yield number, DataError(error)
+
+
+def _pairs_of_records(
+    source: BitextSource, records: Iterable[tuple[int, Any]], sides: tuple[str, str] | None = None
+) -> Numbered[Texts]:
+    """Yield the pairs of records, whose columns are those of the first one unless ``sides`` names them."""
+    for number, record in records:
+        if isinstance(record, DataError):
+            yield number, record
+            continue
+        if sides is None:
+            sides = _choose_names(source, names_of(record))
+        licence = record.get(LICENCE) or record.get(LICENSE)
+        others = map(record.get, PAIR_FIELDS[2:-1])
+        yield number, (value_of(record, sides[0]), value_of(record, sides[1]), *others, licence)
+
+
+def _pairs_of_parquet(source: BitextSource) -> Numbered[Texts]:
+    """Yield the pairs of a Parquet file; no other columns are read."""
+    with open_parquet(source.path) as file:
+        sides = _choose_names(source, [file.schema.column(number).path for number in range(len(file.schema))])
+        batches = file.iter_batches(batch_size=1000, columns=[*sides, *PAIR_FIELDS[2:], LICENSE])
+        records = (record for batch in batches for record in batch.to_pylist())
+        yield from _pairs_of_records(source, enumerate(records, start=1), sides)
+
+
+def _choose_names(source: BitextSource, names: list[str]) -> tuple[str, str]:
+    first, second = _choose(source, source.name, names)
+    return names[first], names[second]
+
+
+def _choose(source: BitextSource, place: str, names: list[str]) -> tuple[int, int]:
+    """Return the numbers of the source and target column, by default those below ``translation``, as in OPUS."""
+    unread = next((name for name in ("language", "lang") if name in names), None)
+    if unread and not source.stated:
+        raise DataError(
+            f"{source.name}: the column {unread} of a file is not read: name the language, as in de={source.path}, "
+            f"or und={source.path} for a mixture; in Python, a Dataset is read by language"
+        )
+    if source.columns is None and any(name.startswith(_OPUS) for name in names):
+        names = [name.removeprefix(_OPUS) if name.startswith(_OPUS) else "" for name in names]
+    return choose_columns(place, names, source.columns, source.language, source.target_language)
+
+
+def _checked_pair(source: BitextSource, number: int, first: Any, second: Any, *others: Any) -> LinkedPair | DataError:
     """Return the stripped texts of a row, its links and its negatives, or an error."""
-    if isinstance(row, DataError):
-        return row
-    number, first, second, *others = row
     for side, text in (("source", first), ("target", second)):
         if not isinstance(text, str) or not text.strip():
             kind = (
@@ -71,3 +170,15 @@ def _checked_pair(source: BitextSource, row: Any) -> LinkedPair | DataError:
     checked += [str(text).strip() or None if text == text and text is not None else None for text in (origin, licence)]
     error = next((value for value in checked if isinstance(value, DataError)), None)
     return error or (first, second, *checked)
+
+
+def _check_sides(source: BitextSource, first: list[LinkedPair]) -> None:
+    """Raise an error if a side of the first pairs has no letters, as in columns of numbers, or both are swapped."""
+    sides = [pair[0] for pair in first], [pair[1] for pair in first]
+    for side, texts in zip(("source", "target"), sides, strict=True):
+        if len(texts) >= _MIN_PAIRS and not any(map(str.isalpha, "".join(texts))):
+            raise DataError(
+                f"{source.name}: the {side} column has no letters in the first {len(texts)} pairs "
+                f"({', '.join(map(repr, texts[:_EXAMPLES]))}): {CURE}"
+            )
+    check_order(sides, (source.language, source.target_language), source.name)

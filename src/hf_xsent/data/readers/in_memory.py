@@ -9,20 +9,20 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import code_at_end, find_language, language_of_tag, matching_tags
+from hf_xsent.data.languages import code_at_end, find_language
+from hf_xsent.data.readers.columns import language_of_columns
 from hf_xsent.data.readers.hub import choose_split
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, move_into_place
 
 _LANGUAGE = ("language", "lang")  # columns
-_NAMED = {"source", "target", "links", *_LANGUAGE}
 
 
 def is_in_memory(data: Any) -> bool:
@@ -44,21 +44,24 @@ def write_pairs(data: Any, folder: Path, template: BitextSource) -> list[BitextS
     en-de, else ``und``.
     """
     config = str(getattr(getattr(data, "info", None), "config_name", ""))
-    by_name = code_at_end(config, template.target_language)
-    stated = template.code_from != ""
+    usual = template.language if template.stated else code_at_end(config, template.target_language) or "und"
     folder.mkdir(parents=True, exist_ok=True)
+    files: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        files = _write(_records(data, template.split), Path(temporary), template.target_language, stated)
+        with ExitStack() as stack:
+            for number, record in enumerate(_records(data, template.split), start=1):
+                code = usual if template.stated else _language_of(record, number, template.target_language) or usual
+                if code not in files:
+                    find_language(code)
+                    path = Path(temporary) / f"{len(files)}.jsonl"
+                    files[code] = stack.enter_context(path.open("w", encoding="utf-8", errors="surrogatepass"))
+                files[code].write(json.dumps(record, ensure_ascii=False, default=_described) + "\n")
         if not files:
             raise DataError("the data hold no pairs: give at least one")
-        paths = {code: str(_final(path, folder)) for code, path in files.items()}
-    if stated:
-        return [replace(template, path=path, in_memory=True) for path in paths.values()]
-    return [
-        replace(template, path=path, in_memory=True, language=code or by_name or "und",
-                code_from=config if by_name and not code else None)
-        for code, path in paths.items()
-    ]  # fmt: skip
+        return [
+            replace(template, path=str(_final(Path(file.name), folder)), in_memory=True, language=code, stated=True)
+            for code, file in files.items()
+        ]
 
 
 def _final(path: Path, folder: Path) -> Path:
@@ -68,24 +71,6 @@ def _final(path: Path, folder: Path) -> Path:
     if not final.is_file():
         move_into_place(path, final)
     return final
-
-
-def _write(records: Iterable[Mapping[str, Any]], folder: Path, target_language: str, stated: bool) -> dict[str, Path]:
-    """Write a file for each language that records state, with an empty key for those that state none."""
-    paths: dict[str, Path] = {}
-    writers: dict[str, Any] = {}
-    try:
-        for number, record in enumerate(records, start=1):
-            code = "" if stated else _language_of(record, number, target_language)
-            if code not in writers:
-                find_language(code or "und")
-                paths[code] = folder / f"{len(paths)}.jsonl"
-                writers[code] = paths[code].open("w", encoding="utf-8", errors="surrogatepass")
-            writers[code].write(json.dumps(record, ensure_ascii=False, default=_described) + "\n")
-    finally:
-        for writer in writers.values():
-            writer.close()
-    return paths
 
 
 def _described(value: Any) -> list[str]:
@@ -111,24 +96,14 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
             raise DataError(f"pair {number} is {shortened(item)}: give (source, target), or a record with columns")
 
 
-def _language_of(record: Mapping[str, Any], number: int, target_language: str) -> str:
-    """Return the value of the column language or lang, else the language of the columns' names, empty without any."""
+def _language_of(record: Mapping[str, Any], number: int, target_language: str) -> str | None:
+    """Return the value of the column language or lang, else the language of the columns' names, None without any."""
     if column := next((name for name in _LANGUAGE if name in record), None):
         if not (code := record[column]) or code != code:  # NaN
             raise DataError(f"pair {number} has no {column}: give its code, and und if it is unknown")
         return str(code)
     nested = record.get("translation")
-    return _language_of_columns(tuple(nested if isinstance(nested, Mapping) else record), target_language)
-
-
-@lru_cache(maxsize=64)
-def _language_of_columns(names: tuple[str, ...], target_language: str) -> str:
-    """Return the language code among the names of the columns, besides the target's; empty if there is none."""
-    if _NAMED & {*names}:
-        return ""
-    targets = matching_tags(names, target_language)
-    codes = [name for name in names if name not in (*targets, "id") and language_of_tag(name)]
-    return codes[0] if len(codes) == len(targets) == 1 else ""
+    return language_of_columns(tuple(nested if isinstance(nested, Mapping) else record), target_language)
 
 
 def _is_dataset(data: Any) -> bool:

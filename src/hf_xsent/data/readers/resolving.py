@@ -14,7 +14,7 @@ from typing import Any
 from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, language_of_tag, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns
 from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
-from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file, source_files
+from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file
 from hf_xsent.errors import DataError
 
 
@@ -37,11 +37,11 @@ def resolve_sources(
 
     The arguments are those of `load_bitext`. Pairs in memory are written to files below ``cache_dir``.
     """
-    template = BitextSource("und", "", target_language, split=split, code_from="")
+    template = BitextSource("und", "", target_language, split=split, stated=False)
     resolved: dict[str, list[BitextSource]] = {}
     sources = _sources(data, template, Path(cache_dir or default_cache_dir()) / "in_memory")
     for source in state_columns(sources, columns):
-        source_files(source)
+        _ = source.files  # raises an error if one is missing
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
         raise DataError("no bitext given; give a path, or language=path")
@@ -72,7 +72,7 @@ def state_columns(
 
 def _refuse_mixtures(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
     """Raise an error for two codes of one language, and for several files whose languages are not known."""
-    unnamed = [source.path for source in resolved.get("und", ()) if source.code_from == ""]
+    unnamed = [source.path for source in resolved.get("und", ()) if not source.stated]
     if len(unnamed) > 1:
         first, second = unnamed[:2]
         raise DataError(
@@ -109,8 +109,7 @@ def _code_of_key(template: BitextSource, key: str) -> str | None:
 
 def _stating(template: BitextSource, key: str | None) -> BitextSource:
     """Return the template with the language of a key."""
-    code = None if key is None else _code_of_key(template, key) or key
-    return template if code is None else replace(template, language=code, code_from=None if code == key else key)
+    return template if key is None else replace(template, language=_code_of_key(template, key) or key, stated=True)
 
 
 def _items(data: Any) -> Iterable[Any]:
@@ -140,19 +139,15 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
     """Yield the sources of one path; expand ``~``, wildcards and ``{language}`` (any code without a language)."""
     path = str(Path(path).expanduser()) if path.startswith("~") else path
     if "{language}" in path and template.language == "und":
-        for code, name in _expand_languages(path):
-            of_name = language_of_name(name, template.target_language)
-            yield replace(template, language=code, path=name, code_from=end_of_name(name) if of_name == code else None)
+        yield from (replace(template, language=code, path=name, stated=True) for code, name in _expand_languages(path))
         return
     path = path.replace("{language}", template.language)
     has_wildcard = re.search(r"[*?\[]", path) and not exists(path)
     if not (names := sorted(glob.glob(path, recursive=True)) if has_wildcard else [path]):
         raise DataError(f"no file matches {path}{nearest_file(Path(path))}")
     for name in names:
-        source = replace(template, path=name)
-        if template.code_from == "" and (end := language_of_name(name, template.target_language)):
-            source = replace(source, language=end, code_from=end_of_name(name))
-        yield source
+        code = None if template.stated else language_of_name(name, template.target_language)
+        yield replace(template, path=name, language=code or template.language, stated=template.stated or bool(code))
 
 
 def _expand_languages(path: str) -> list[tuple[str, str]]:

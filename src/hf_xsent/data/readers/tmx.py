@@ -8,7 +8,6 @@ from xml.parsers import expat
 
 from hf_xsent.data.languages import find_language, matching_tags
 from hf_xsent.data.readers.compression import open_file
-from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 
 _CHUNK_BYTES = 1 << 16
@@ -16,15 +15,15 @@ _CHUNK_BYTES = 1 << 16
 _CODE_ELEMENTS = frozenset(("bpt", "ept", "ph", "it", "ut"))
 
 
-def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
-    """Yield ``(line, source, target)`` of each translation unit that has both languages."""
-    units = _Units(source.language, source.target_language)
+def read_tmx(path: Path, language: str, target_language: str) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Yield the line and the texts of each translation unit that has both languages."""
+    units = _Units(language, target_language)
     parser = expat.ParserCreate()  # limits the expansion of entities
     parser.buffer_text = True
     parser.StartElementHandler = lambda tag, attributes: units.start(tag, attributes, parser.CurrentLineNumber)
     parser.EndElementHandler = units.end
     parser.CharacterDataHandler = units.text
-    with open_file(Path(source.path)) as file:
+    with open_file(path) as file:
         try:
             while chunk := file.read(_CHUNK_BYTES):
                 parser.Parse(chunk, False)
@@ -32,7 +31,7 @@ def read_tmx(source: BitextSource) -> Iterator[tuple[int, str, str]]:
             parser.Parse(b"", True)
         except (expat.ExpatError, LookupError, ValueError) as error:  # the latter two of unknown encodings
             line = getattr(error, "lineno", 1)
-            raise DataError(f"{source.path}:{line}: not well-formed XML ({error}); fix the file") from error
+            raise DataError(f"{path}:{line}: not well-formed XML ({error}); fix the file") from error
     yield from units.pop_completed()
 
 
@@ -41,14 +40,14 @@ class _Units:
 
     def __init__(self, language: str, target_language: str) -> None:
         self.language, self.target_language = language, target_language
-        self.complete: list[tuple[int, str, str]] = []
+        self.complete: list[tuple[int, tuple[str, str]]] = []
         self.segments: dict[str, str] = {}
         self.line = 0
         self.variant = ""
         self.segment: list[str] | None = None
         self.code_depth = 0
 
-    def pop_completed(self) -> list[tuple[int, str, str]]:
+    def pop_completed(self) -> list[tuple[int, tuple[str, str]]]:
         """Return the units completed since the last call."""
         units, self.complete = self.complete, []
         return units
@@ -77,7 +76,7 @@ class _Units:
             target = self._find(self.target_language)
             source = self._find(self.language, other_than=target)
             if source is not None and target is not None:
-                self.complete.append((self.line, self.segments[source], self.segments[target]))
+                self.complete.append((self.line, (self.segments[source], self.segments[target])))
 
     def _find(self, language: str, other_than: str | None = None) -> str | None:
         """Return the tag of a language's segment, None if the unit has none.
