@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import TrainingArguments
+import yaml
+from transformers import TrainerCallback, TrainingArguments
 
 from hf_xsent import (
     AlignmentTrainer,
+    AlignmentTrainingArguments,
     DapForSentenceEmbedding,
     MoCoAlignedBert,
     SentenceEmbedder,
@@ -21,7 +23,7 @@ from hf_xsent import (
     XlmrWithRTLHead,
     export_sentence_transformer,
 )
-from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.errors import ModelError, OutputError, RecipeError
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import build_recipe
@@ -187,7 +189,53 @@ def test_a_teacher_with_the_weights_of_the_model_does_not_train_with_it(
         before = start.encode(sentences)
         trainer.train()
         assert np.abs(start.encode(sentences) - before).max() > 0.1
-        np.testing.assert_allclose(trainer.teachers.encode_by_objective[objective](sentences), before, atol=1e-5)
+        teacher = trainer.teachers.by_objective[objective] or trainer.teachers.start
+        np.testing.assert_allclose(teacher.encode(sentences), before, atol=1e-5)
+
+
+class _Break(TrainerCallback):
+    """End the third step by an error, once."""
+
+    broken = False
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == 2 and not self.broken:
+            self.broken = True
+            raise InterruptedError
+
+
+@pytest.mark.parametrize(("objective", "share"), [("translation_ranking", 0.5), ("interpolation", 0.0)])
+def test_a_run_that_resumes_with_its_half_trained_model_keeps_the_start_of_before(
+    stating: str, tmp_path: Path, pairs: Any, objective: str, share: float
+) -> None:
+    final = []
+    for folder in ("whole", "broken"):
+        model = SentenceEncoderForPreTraining.from_pretrained(stating, objectives={objective: 1.0})
+        arguments = AlignmentTrainingArguments(
+            str(tmp_path / folder), max_steps=4, save_steps=2, share_of_start=share, learning_rate=0.01, use_cpu=True,
+            report_to="none", per_device_train_batch_size=4,
+        )  # fmt: skip
+        if folder == "whole":
+            AlignmentTrainer(model, arguments, {"de": pairs}).train()
+        else:
+            with pytest.raises(InterruptedError):
+                AlignmentTrainer(model, arguments, {"de": pairs}, callbacks=[_Break()]).train()
+            AlignmentTrainer(model, arguments, {"de": pairs}).train(resume_from_checkpoint=True)
+        final.append(model.state_dict())
+    for name, weight in final[0].items():
+        assert torch.equal(weight, final[1][name]), name
+
+
+def test_a_start_that_a_resumed_run_needs_first_is_no_longer_there(stating: str, tmp_path: Path, pairs: Any) -> None:
+    model = SentenceEncoderForPreTraining.from_pretrained(stating)
+    arguments = AlignmentTrainingArguments(
+        str(tmp_path / "run"), max_steps=4, save_steps=2, use_cpu=True, report_to="none"
+    )
+    with pytest.raises(InterruptedError):
+        AlignmentTrainer(model, arguments, {"de": pairs}, callbacks=[_Break()]).train()
+    arguments.share_of_start = 0.5
+    with pytest.raises(RecipeError, match="share_of_start needs the weights before training, which .*: open it again"):
+        AlignmentTrainer(model, arguments, {"de": pairs}).train(resume_from_checkpoint=True, allow_changes=True)
 
 
 def test_the_teacher_of_interpolation_embeds_as_the_model_does(stating: str, tmp_path: Path, pairs: Any) -> None:
@@ -195,8 +243,9 @@ def test_the_teacher_of_interpolation_embeds_as_the_model_does(stating: str, tmp
     model = SentenceEncoderForPreTraining.from_pretrained(
         stating, objectives={"interpolation": 1.0}, pooling="cls", normalize=False
     )
-    teachers = AlignmentTrainer(model, arguments, {"de": pairs}).teachers
-    np.testing.assert_allclose(teachers.encode_by_objective["interpolation"](["a dog"]), model.encode(["a dog"]))
+    trainer = AlignmentTrainer(model, arguments, {"de": pairs})
+    trainer.before_training()
+    np.testing.assert_allclose(trainer.teachers.start.encode(["a dog"]), model.encode(["a dog"]))
     with pytest.raises(RecipeError, match="interpolation keeps the embeddings of the start"):
         SentenceEncoderForPreTraining.from_pretrained(stating, objectives={"interpolation": 1.0}, encoder_layers=2)
 
@@ -238,8 +287,33 @@ def test_a_teacher_is_a_model_its_encode_or_its_name(stating: str, tmp_path: Pat
     model = SentenceEncoderForPreTraining.from_pretrained(stating, objectives={"distillation": 1.0})
     arguments = TrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")
     teachers = AlignmentTrainer(model, arguments, {"de": pairs}, teachers={"distillation": given}).teachers
-    vectors = teachers.encode_by_objective["distillation"](["a dog"])
-    np.testing.assert_allclose(vectors, teacher.encode(["a dog"]), atol=1e-5)
+    opened: Any = teachers.by_objective["distillation"]
+    np.testing.assert_allclose(opened.encode(["a dog"]), teacher.encode(["a dog"]), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["folder", "model", "encode", "interpolation"])
+def test_a_run_names_its_teacher_and_does_not_resume_with_another(
+    stating: str, encoder_folders: dict[str, Path], tmp_path: Path, pairs: Any, kind: str
+) -> None:
+    objective = kind if kind == "interpolation" else "distillation"
+    arguments = TrainingArguments(str(tmp_path / "run"), max_steps=2, save_steps=1, use_cpu=True, report_to="none")
+    other, resumed = SentenceTransformer(stating, device="cpu"), {}
+    other[0].auto_model.embeddings.LayerNorm.weight.data[:9] = 2.0
+    other.save_pretrained(str(tmp_path / "other"))
+    for folder in (stating, str(tmp_path / "other")):
+        teacher = SentenceTransformer(folder, device="cpu")
+        given = {"model": teacher, "encode": teacher.encode}.get(kind, folder)
+        model = SentenceEncoderForPreTraining.from_pretrained(stating, objectives={objective: 1.0})
+        trainer = AlignmentTrainer(model, arguments, {"de": pairs}, teachers={objective: given})
+        if resumed:
+            with pytest.raises(OutputError, match=r"changed since step 2: .*teacher"):
+                trainer.train(**resumed)
+        else:
+            trainer.train()
+            trainer.train(resume_from_checkpoint=True)
+            recipe = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text("utf-8"))
+            assert recipe["objectives"][objective].get("teacher") == (None if kind == "interpolation" else stating)
+        resumed = {"resume_from_checkpoint": True}
 
 
 def test_a_second_training_has_adapters_too(stating: str, tmp_path: Path, pairs: Any) -> None:

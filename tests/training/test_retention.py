@@ -119,10 +119,10 @@ def test_the_share_needs_no_measurements_during_training(run: Run, scores: list[
     assert scores == []
 
 
-def test_a_trainer_measures_its_start_once_and_uploads_no_model_that_lost_too_much(
+def test_each_training_measures_its_start_and_uploads_no_model_that_lost_too_much(
     run: Run, scores: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scores += [80.0, 80.0, 70.0]
+    scores += [90.0, 80.0, 80.0, 70.0]
     trainer = run.start(retention="benchmarks", **SHORT)
     assert trainer is not None
     uploads: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -17,51 +18,84 @@ from transformers import TrainingArguments
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.encoder import Encoder
 from hf_xsent.models.families import FAMILIES, family
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.sentence_transformer_files import read_json, stated_settings
 from hf_xsent.objectives.base import SIDES
 from hf_xsent.objectives.registry import objective_class
+from hf_xsent.training.identity import starting_model
 
 logger = logging.getLogger(__name__)
 
 Encode = Callable[[list[str]], Any]  # returns an embedding of each sentence
 
 
-def load_teachers(config: AlignmentConfig, arguments: TrainingArguments) -> dict[str, Encode | None]:
+@dataclass(frozen=True)
+class Teacher:
+    """A frozen model, and the Hub id or folder of its weights, if it is known."""
+
+    encode: Encode
+    name: str | None
+    by_embeddings: bool = False  # whether its embeddings identify it, because the config cannot
+
+
+def load_teachers(config: AlignmentConfig, arguments: TrainingArguments) -> dict[str, Teacher | None]:
     """Open each teacher that the objectives name once; None stands for the model before training."""
     names = config.teachers()
     opened = {name: _open(name, config, arguments) for name in dict.fromkeys(names.values()) if name is not None}
     return {objective: None if name is None else opened[name] for objective, name in names.items()}
 
 
+def copy_of_start(model: Any, arguments: TrainingArguments) -> Teacher:
+    """Copy the model before training."""
+    return Teacher(deepcopy(model).to(torch.bfloat16 if arguments.bf16 else model.dtype).encode, None)
+
+
 class Teachers:
     """Frozen models with their own tokenizers, by objective; they are not saved with the student.
 
-    A teacher is a model, its ``encode``, its name or None, a copy of the model before training. One that shares weights
-    with the model, which would train with it, is a frozen copy.
+    A teacher is a model, its ``encode``, its name or None, a copy of the model before training, which ``start`` must
+    be set to. One that shares weights with the model, which would train with it, is a frozen copy. The model's config
+    names the teachers, so that the recipe and the identity of a run do.
     """
+
+    start: Any = None  # a Teacher
 
     def __init__(self, teachers: Mapping[str, Any], model: Any, arguments: TrainingArguments) -> None:
         for name in teachers:
             if not objective_class(name).needs.teacher or name not in model.config.objectives:
                 raise RecipeError(f"the model has no objective {name} with a teacher: add it to objectives, or drop it")
-        start: Any = None
-        if None in teachers.values():
-            start = deepcopy(model).to(torch.bfloat16 if arguments.bf16 else model.dtype)
-        self.encode_by_objective: dict[str, Encode] = {}
+        self.by_objective: dict[str, Teacher | None] = {}
         for name, given in teachers.items():
-            teacher = _open(str(given), model.config, arguments) if isinstance(given, str | PathLike) else given
-            teacher = start if teacher is None else teacher
-            self.encode_by_objective[name] = _frozen(getattr(teacher, "encode", teacher), model)
+            settings, teacher = model.config.objectives[name], given
+            if isinstance(given, str | PathLike):
+                opened = _open(str(given), model.config, arguments)
+                teacher = replace(opened, by_embeddings=not hasattr(settings, "teacher"))
+            elif not isinstance(given, Teacher | None):
+                teacher = Teacher(_frozen(getattr(given, "encode", given), model), _source_of(given), True)
+            self.by_objective[name] = teacher
+            if teacher is not None and hasattr(settings, "teacher"):
+                model.config.objectives = model.config.objectives | {name: replace(settings, teacher=teacher.name)}
+
+    @property
+    def need_start(self) -> bool:
+        """Whether an objective learns from the model before training."""
+        return None in self.by_objective.values()
+
+    def identity(self) -> dict[str, str]:
+        """Return a hash of some embeddings of each teacher that the config does not identify."""
+        others = {name: teacher for name, teacher in self.by_objective.items() if teacher and teacher.by_embeddings}
+        return {f"teacher of {name}": Encoder(teacher).identity["model"] for name, teacher in others.items()}
 
     def __call__(self, batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
         """Replace the texts of the batch by the teachers' embeddings; equal teachers embed each side once."""
         texts = {side: batch[f"{side}_texts"] for side in SIDES if f"{side}_texts" in batch}
         taught = {name: value for name, value in batch.items() if not name.endswith("_texts")}
         vectors: dict[Any, Tensor] = {}
-        for objective, encode in self.encode_by_objective.items():
+        for objective, teacher in self.by_objective.items():
+            encode = (teacher or self.start).encode
             for side in sorted(objective_class(objective).needs.teacher & texts.keys()):
                 if (encode, side) not in vectors:
                     embeddings = np.asarray(encode(texts[side]), dtype=np.float32)
@@ -78,7 +112,15 @@ def _frozen(encode: Encode, model: nn.Module) -> Encode:
     return encode if {*map(id, weights)}.isdisjoint(map(id, model.parameters())) else deepcopy(encode)
 
 
-def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArguments) -> Encode:
+def _source_of(given: Any) -> str | None:
+    """Return the Hub id or folder of a teacher's weights; None if they were trained since and not saved."""
+    owner: Any = getattr(given, "__self__", given)
+    model = getattr(owner, "transformers_model", None) or getattr(owner, "model", owner)
+    parts: list[Any] = [model, getattr(model, "encoder", None)]
+    return next((part.trained_in for part in parts if hasattr(part, "trained_in")), starting_model(model))
+
+
+def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArguments) -> Teacher:
     """Open a teacher and check that it encodes text into embeddings of the student's width."""
     device, precision = arguments.device, "bfloat16" if arguments.bf16 else "float32"
     try:
@@ -94,7 +136,7 @@ def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArgume
             f"the teacher {name_or_path!r} has embeddings of width {width}, the student of "
             f"{student.encoder_config.hidden_size}: choose models of equal width"
         )
-    return encode
+    return Teacher(encode, name_or_path)
 
 
 def _encode_of(name_or_path: str, student: AlignmentConfig, device: torch.device, precision: str) -> Encode:

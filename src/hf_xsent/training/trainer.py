@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
 from typing import Any
@@ -29,9 +29,9 @@ from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.resuming import stops_early
-from hf_xsent.training.retention import Retention, average_with_start, choose_share, starting_weights
+from hf_xsent.training.retention import Retention, average_with_start, choose_share, start_of_run, starting_weights
 from hf_xsent.training.run_trainer import RunTrainer
-from hf_xsent.training.teacher import Teachers, load_teachers
+from hf_xsent.training.teacher import Teachers, copy_of_start, load_teachers
 
 
 class AlignmentTrainer(RunTrainer):
@@ -128,7 +128,6 @@ class AlignmentTrainer(RunTrainer):
         self._adapters = {name: getattr(config, name) for name in ("lora_rank", "lora_alpha", "lora_targets")}
         self.add_callback(EndOfStep)
         self.add_callback(DevBeforeTraining)
-        self._start = starting_weights(model) if args.share_of_start else {}
         self._retention = None if args.retention is None else Retention(args.retention)
         self._epochs = StartOfEpoch()
         self.add_callback(self._epochs)
@@ -163,16 +162,25 @@ class AlignmentTrainer(RunTrainer):
             return super().train(*args, **kwargs)
 
     def identity(self) -> dict[str, Any]:
-        """Add the data within languages, if a share of the start or a verdict depends on its scores."""
+        """Add teachers in memory, and the data within languages if a share of the start or a verdict depends on it."""
         decides = self.args.share_of_start == AUTO or self.args.largest_drop is not None
         data = {"content of retention": self._retention.task.fingerprint} if self._retention and decides else {}
-        return super().identity() | data
+        return super().identity() | self.teachers.identity() | data
 
     def before_training(self) -> None:
-        """Measure the start within languages."""
+        """Copy and measure the start; no checkpoint is loaded yet."""
         super().before_training()
-        if self._retention is not None and math.isnan(self._retention.before):  # a checkpoint is not loaded yet
-            self._retention.before = self._score_within_languages()
+        needs: dict[str, Callable[[], Any]] = {}
+        if self.args.share_of_start:
+            needs["share_of_start"] = partial(starting_weights, self.model)
+        if self.teachers.need_start:
+            needs["interpolation"] = partial(copy_of_start, self.model, self.args)
+        if self._retention is not None:
+            needs["retention"] = self._score_within_languages
+        start = start_of_run(self.model.encoder, needs, begins=self._resumed is None)
+        self._start, self.teachers.start = start.get("share_of_start", {}), start.get("interpolation")
+        if self._retention is not None:
+            self._retention.before = start["retention"]
 
     def after_training(self) -> None:
         """Average the weights with those of the start, merge adapters, and measure the result."""
