@@ -42,6 +42,8 @@ SCORES = {  # by method, pooling and seed
 }
 
 
+UNTRAINED = {"model": "encoder", "max_steps": 0}
+ONE_STEP = {"model": "e", "max_steps": 1}
 TATOEBA = {"tatoeba": {"data": "tatoeba"}}
 
 
@@ -66,12 +68,17 @@ def _write_scores(
 def results(tmp_path: Path) -> dict[str, Any]:
     """Of runs as their processes would have left them."""
     tasks = {"tatoeba": {"data": "tatoeba", "languages": ["36"]}}
-    study = Study("Methods & <more>", "encoder", Budget(steps=20), (), tasks)
+    study = Study("Methods & <more>", Budget(steps=20), (), tasks)
     runs = []
     for number, ((method, pooling, seed), score) in enumerate(SCORES.items()):
-        recipe = {"max_steps": 0 if seed is None else 20, "objectives": {"translation_ranking": 1}, "cache_dir": "/x"}
+        recipe = {
+            "model": "encoder",
+            "max_steps": 0 if seed is None else 20,
+            "objectives": {"translation_ranking": 1},
+            "cache_dir": "/x",
+        }
         identities = {"tatoeba": "same"}
-        run = Run(tmp_path / "runs" / str(number), method, pooling, seed, "encoder", recipe, tasks, identities)
+        run = Run(tmp_path / "runs" / str(number), method, pooling, seed, recipe, tasks, identities)
         runs.append(run)
         if score is None:
             run.record_failure(-9, "killed by SIGKILL, perhaps out of memory")
@@ -108,9 +115,17 @@ def test_a_task_of_one_pair_has_its_columns(tmp_path: Path):
     names = [str(number) for number in range(6)]
     task = BuccTask([BuccSet("de-en", "test", names, names, frozenset({(0, 0), (3, 3)}))])
     scores = task.score(lambda sentences: np.array([[1, int(one)] for one in sentences], dtype=np.float32))
-    run = Run(tmp_path, "none", "mean", None, "encoder", {"max_steps": 0}, {"bucc": {"data": "bucc"}}, {"bucc": "same"})
+    run = Run(
+        tmp_path,
+        "none",
+        "mean",
+        None,
+        UNTRAINED,
+        {"bucc": {"data": "bucc"}},
+        {"bucc": "same"},
+    )
     _write_scores(run, scores.groups, scores.languages)
-    results = collect(Study("One pair", "encoder", Budget(steps=20), (), run.tasks), [run])
+    results = collect(Study("One pair", Budget(steps=20), (), run.tasks), [run])
     assert results["tasks"]["bucc"]["columns"][0] == ["all", "f1"]
     assert "F1 of all" in markdown(json.loads(json.dumps(results)))
 
@@ -122,9 +137,9 @@ def test_published_rows_are_those_that_share_a_figure(results: dict[str, Any]):
 
 
 def test_a_published_row_without_a_figure_that_was_measured_is_omitted(tmp_path: Path):
-    run = Run(tmp_path, "none", "mean", None, "encoder", {"max_steps": 0}, TATOEBA, {"tatoeba": "same"})
+    run = Run(tmp_path, "none", "mean", None, UNTRAINED, TATOEBA, {"tatoeba": "same"})
     _write_scores(run, {"36": {"mean": 90.0}}, {})
-    text = markdown(collect(Study("Means alone", "encoder", Budget(steps=20), (), run.tasks), [run]))
+    text = markdown(collect(Study("Means alone", Budget(steps=20), (), run.tasks), [run]))
     assert "mBERT + DAP" in text and "LaBSE, mBERT vocabulary" not in text  # published from English alone
 
 
@@ -173,12 +188,20 @@ def _study_with_outcomes(folder: Path, shares: dict[str, list[float]]) -> dict[s
     runs = []
     for method, seeds in shares.items():
         for seed, share in enumerate(seeds):
-            run = Run(folder / f"{method}{seed}", method, "mean", seed, "e", {"max_steps": 1}, tasks, {"tatoeba": "x"})
+            run = Run(
+                folder / f"{method}{seed}",
+                method,
+                "mean",
+                seed,
+                ONE_STEP,
+                tasks,
+                {"tatoeba": "x"},
+            )
             hits = np.random.default_rng(ord(method)).permutation(4000).reshape(2000, 2) < 4000 * share
             score = {"mean": 100 * hits.mean()}
             _write_scores(run, {"36": score}, {"deu": score}, Outcomes({"deu": hits}, {"36": ["deu"]}))
             runs.append(run)
-    return json.loads(json.dumps(collect(Study("S", "e", Budget(steps=1), (), tasks), runs)))
+    return json.loads(json.dumps(collect(Study("S", Budget(steps=1), (), tasks), runs)))
 
 
 def test_a_winner_is_named_only_beyond_the_noise_of_items_and_seeds(tmp_path: Path):
@@ -195,22 +218,30 @@ def test_a_winner_is_named_only_beyond_the_noise_of_items_and_seeds(tmp_path: Pa
 
 def test_the_report_does_without_scores_outcomes_and_logs_of_some_seeds(tmp_path: Path):
     runs = [
-        Run(tmp_path / f"{method}{seed}", method, "mean", seed, "e", {"max_steps": 1}, TATOEBA, {"tatoeba": "x"})
+        Run(
+            tmp_path / f"{method}{seed}",
+            method,
+            "mean",
+            seed,
+            ONE_STEP,
+            TATOEBA,
+            {"tatoeba": "x"},
+        )
         for method, seed in (("a", 0), ("a", 1), ("a", 2), ("b", 0))
     ]
     for run in runs[1:]:
         _write_scores(run, {"36": {"mean": 50.0}}, {"deu": {"mean": 50.0}})
     (tmp_path / "a2/training").mkdir()
     (tmp_path / "a2/training/metrics.jsonl").write_text('{"step": 1, "cpu_seconds": 60.0}\n')
-    results = collect(Study("S", "e", Budget(steps=1), (), TATOEBA), runs)
+    results = collect(Study("S", Budget(steps=1), (), TATOEBA), runs)
     assert [run["state"] for run in results["runs"]] == ["unfinished", *["finished"] * 3]
     assert results["summary"][0]["cost"] == {"cpu_seconds": [60.0, None]}  # of the seed whose log is there
     assert results["differences"]["tatoeba"]["others"][0]["interval"] is None  # the noise of items is not known
 
 
 def test_a_study_without_any_result_has_a_page_too(tmp_path: Path):
-    study = Study("Nothing yet", "encoder", Budget(pairs=1500), (), TATOEBA)
-    run = Run(tmp_path / "1", "TR", "cls", 0, "encoder", {"max_steps": 9}, TATOEBA, {"tatoeba": "?"})
+    study = Study("Nothing yet", Budget(pairs=1500), (), TATOEBA)
+    run = Run(tmp_path / "1", "TR", "cls", 0, {"model": "encoder", "max_steps": 9}, TATOEBA, {"tatoeba": "?"})
     results = collect(study, [run])
     page = Page(page_of(results))
     assert "unfinished" in page.text and "each trained one has this budget: 1,500 pairs" in page.text

@@ -13,6 +13,8 @@ from study_file import StudyFile
 from hf_xsent import SentenceEncoderForPreTraining
 from hf_xsent.comparison.compare import compare, list_runs
 from hf_xsent.comparison.process import measure, open_embedder
+from hf_xsent.comparison.report import report_document
+from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.settings import Budget
 from hf_xsent.comparison.study import Study
@@ -178,6 +180,32 @@ def test_retention_compares_with_the_start_in_the_pooling_of_the_run(
     other, lower = measured(start=str(encoder_folders["xlm-roberta"]))  # is not that of the same texts measured before
     assert other != start
     assert lower < 0.9
+
+
+def test_a_method_may_have_a_start_of_its_own(study: StudyFile, within_english: Path, encoder_folders: dict[str, Path]):
+    other = str(encoder_folders["xlm-roberta"])
+    methods = {"none": {"train": False}, "other": {"train": False, "model": other}, "TR": {"model": other}}
+    tasks = {"retention": {"data": str(within_english)}}
+    runs = _runs(study, tasks=tasks, methods=methods)
+    assert [run.model for run in runs] == [study.content["model"], other, other]
+    assert runs[0].folder.name != runs[1].folder.name
+    assert _runs(study, model=other, tasks=tasks, methods={"TR": {}})[0].folder == runs[2].folder  # the same run
+    for run in runs[:2]:
+        measure(run)
+        found = run.measurement("retention")
+        assert found is not None and found.report.groups["all"]["cosine"] == pytest.approx(1)  # with its own start
+    results = collect(study.read(), runs)
+    text = report_document(results).markdown()
+    assert "starts from the encoder in its column start" in text
+    assert "| method | start | pooling |" in text and "| other | xlm-roberta | cls |" in text
+    (only,) = _runs(study, tasks=tasks, methods={"none": {"train": False}})
+    text = report_document(collect(study.read(), [only])).markdown()
+    assert f"starts from {only.model}" in text and "| method | pooling |" in text
+
+
+def test_the_start_of_a_method_is_checked_before_any_run(study: StudyFile):
+    with pytest.raises(HfXsentError, match="methods.far: '/nowhere' is not a folder"):
+        _runs(study, methods={"TR": None, "far": {"model": "/nowhere"}})
 
 
 def test_an_untrained_method_has_the_prompts_of_its_recipe(study: StudyFile):

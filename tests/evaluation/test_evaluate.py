@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -304,6 +305,7 @@ def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: di
         ({"layers": [-1]}, "(--)?layers takes numbers and ranges"),
         ({"pooling": "mean,cls"}, "(--)?pooling takes one value if models or a start are compared"),
         ({"dims": [0]}, "dims 0 is not at least 1"),
+        *(({"model": ["a", spelling]}, "given twice") for spelling in ("a", "./a", "a/", os.path.abspath("a"))),
         ({"model": "a", "dims": [4, 8], "page": "page.html"}, "dims takes one value .* with page"),
     ],
 )

@@ -92,7 +92,7 @@ def _plan_runs(study: Study, variants: Iterable[Variant], identities: Mapping[st
         for number, seed in enumerate(method.seeds):
             cache = {"cache_dir": str(study.output / "cache")}
             recipe = {**cache, **method.recipe, "max_steps": 0 if seed is None else steps}
-            run = Run(Path(), method.name, pooling, seed, study.model, recipe, study.tasks, dict(identities))
+            run = Run(Path(), method.name, pooling, seed, recipe, study.tasks, dict(identities))
             folder = run_folder(study.output / "runs", method.name, seed, build_recipe([run.settings()]))
             planned.append((-1 if seed is None else number, replace(run, folder=folder)))
     return [run for _, run in sorted(planned, key=lambda numbered: numbered[0])]

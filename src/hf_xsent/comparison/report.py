@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.evaluation.evaluate import short_names
 from hf_xsent.evaluation.report import published_scores
 from hf_xsent.evaluation.summary import language_name
 from hf_xsent.files import write_json, write_text
@@ -50,11 +51,13 @@ def report_document(results: Results) -> Document:
 
 
 def _description(results: Results) -> str:
-    """Describe starting encoder, budget, seeds and poolings."""
+    """Describe start, budget, seeds and poolings."""
     seeds = {run["seed"] for run in results["runs"] if run["seed"] is not None}
     poolings = dict.fromkeys(run["pooling"] for run in results["runs"])
+    starts = start_names(results)
+    start = next(iter(starts)) if len(starts) == 1 else "the encoder in its column start"
     return (
-        f"Every method starts from {results['model']}; each trained one has this budget: {results['budget']}. "
+        f"Every method starts from {start}; each trained one has this budget: {results['budget']}. "
         f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}, {', '.join(poolings)} pooling. "
         "Scores are means over seeds ± standard deviation."
     )
@@ -131,10 +134,14 @@ def _recipes(results: Results) -> Iterator[Part]:
 
 def task_table(results: Results, task: str) -> Table:
     """List the scores of each method, mean ± sd over seeds, then published scores on the same sentences."""
-    about = results["tasks"][task]
+    about, starts = results["tasks"][task], start_names(results)
+    named = ["start"] if len(starts) > 1 else []  # a column that tells methods apart
     columns = [(group, metric) for group, metric in about["columns"]]
     measured = [
-        [row["method"], row["pooling"], _seeds(row), *(score_cell(score_of(row, task, column)) for column in columns)]
+        [
+            *(row["method"], *(starts[row["model"]] for _ in named), row["pooling"], _seeds(row)),
+            *(score_cell(score_of(row, task, column)) for column in columns),
+        ]
         for row in finished_rows(results)
     ]
     published: dict[tuple[str, str], dict[tuple[str, str], float]] = {}  # of each model and paper, by column
@@ -145,12 +152,12 @@ def task_table(results: Results, task: str) -> Table:
             }
             published.setdefault((score["model"], score["paper"]), {}).update(scores)
     quoted = [
-        [model, paper, "", *(score_cell([scores.get(column), None], 1) for column in columns)]
+        [model, *("" for _ in named), paper, "", *(score_cell([scores.get(column), None], 1) for column in columns)]
         for (model, paper), scores in published.items()
         if scores
     ]
     headings = [column_name(about, column) for column in columns]
-    return Table(["method", "pooling", "seeds", *headings], [*measured, *quoted], len(quoted))
+    return Table(["method", *named, "pooling", "seeds", *headings], [*measured, *quoted], len(quoted))
 
 
 def difference_table(results: Results, task: str) -> Table:
@@ -196,6 +203,11 @@ def state_table(results: Results) -> Table:
 def finished_rows(results: Results) -> list[Row]:
     """Select the rows of the summary that have scores."""
     return [row for row in results["summary"] if row["groups"]]
+
+
+def start_names(results: Results) -> dict[str, str]:
+    """Return the starting encoders of the methods, each with its short name."""
+    return short_names([*dict.fromkeys(run["model"] for run in results["runs"])])
 
 
 def row_name(row: Row) -> str:

@@ -31,7 +31,6 @@ def collect(study: Study, runs: Sequence[Run]) -> dict[str, Any]:
     tasks = {name: _task(name, study.tasks[name], records) for name in study.tasks}
     return {
         "title": study.title,
-        "model": study.model,
         "budget": str(study.budget),
         "tasks": tasks,
         "summary": summary,
@@ -51,6 +50,7 @@ def _record(run: Run) -> dict[str, Any]:
     cost: Record = next((line for line in reversed(metrics) if "cpu_seconds" in line), {})
     return {
         "method": run.method,
+        "model": run.model,
         "pooling": run.pooling,
         "seed": run.seed,
         "state": "finished" if run.finished else "failed" if failure else "unfinished",
@@ -70,6 +70,7 @@ def _summary(records: Sequence[Record]) -> dict[str, Any]:
     costs = {cost: [record["cost"][cost] for record in done if cost in record["cost"]] for cost in COSTS}
     return {
         "method": records[0]["method"],
+        "model": records[0]["model"],
         "pooling": records[0]["pooling"],
         "seeds": [record["seed"] for record in done if record["seed"] is not None],
         "missing": len(records) - len(done),

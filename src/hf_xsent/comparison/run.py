@@ -32,7 +32,6 @@ class Run:
     method: str
     pooling: str
     seed: int | None  # None: nothing is trained
-    model: str  # the starting encoder
     recipe: dict[str, Any]  # of hf-xsent pretrain
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)  # options by name
     identities: dict[str, str] = field(default_factory=dict)  # of the tasks: hashes of their sentences and settings
@@ -43,6 +42,11 @@ class Run:
         return f"{self.method}, {self.pooling}" + ("" if self.seed is None else f", seed {self.seed}")
 
     @property
+    def model(self) -> str:
+        """Return the starting encoder."""
+        return str(self.recipe["model"])
+
+    @property
     def training(self) -> Path:
         """Return the output folder of training."""
         return self.folder / "training"
@@ -50,7 +54,7 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """Return the recipe with the settings that the study sets."""
         steps = self.steps or -1  # pretrain refuses 0
-        return self.recipe | run_settings(self.model, self.pooling, self.seed, steps, str(self.training))
+        return self.recipe | run_settings(self.pooling, self.seed, steps, str(self.training))
 
     @property
     def has_model(self) -> bool:

@@ -11,7 +11,7 @@ from hf_xsent.settings.declare import setting
 
 @dataclass(frozen=True, kw_only=True)
 class CompareSettings:
-    """Train several methods from the same start with the same budget, evaluate them, and write one report.
+    """Train several methods with the same budget, evaluate them, and write one report.
 
     hf-xsent compare study.yaml --output runs/study
     hf-xsent compare benchmarks/studies/dap.yaml --model ENCODER --data "train/{language}-en.tsv" --budget.steps 50
@@ -23,7 +23,9 @@ class CompareSettings:
     command once for each: the processes share the runs, and none is done twice.
     """
 
-    model: str | None = setting(None, "The encoder that all methods start from: a Hub id or a folder.", required=True)
+    model: str | None = setting(
+        None, "Starting encoder of the methods that name no other: a Hub id or a folder.", required=True
+    )
     data: list[str] | None = setting(
         None, "Training pairs, in the format of pretrain --data.", named=True, metavar="CODE=FILE", required=True
     )
@@ -32,8 +34,8 @@ class CompareSettings:
     )
     methods: dict[str, Any] | None = setting(
         None,
-        "For each method, by name, changes to the recipe, and optionally its own recipe file, poolings, seeds, or "
-        "train: false.",
+        "For each method, by name, changes to the recipe, and optionally its own model, recipe file, poolings, seeds, "
+        "or train: false.",
         required=True,
     )
     tasks: dict[str, Any] | None = setting(

@@ -13,8 +13,6 @@ from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.pairs import PairsTask
 from hf_xsent.evaluation.registry import check_options
-from hf_xsent.models.families import family
-from hf_xsent.models.loading import load_encoder_config, load_tokenizer
 from hf_xsent.objectives.registry import merge_objectives
 from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.read import Flags, check_known, read_settings
@@ -40,7 +38,6 @@ class Study:
     """The checked content of a study."""
 
     title: str
-    model: str
     budget: Budget
     methods: tuple[Method, ...]
     tasks: dict[str, dict[str, Any]]  # options by name
@@ -56,12 +53,12 @@ class Variant(NamedTuple):
     plan: Plan
 
 
-def run_settings(model: str, pooling: str, seed: int | None, steps: int, output_dir: str) -> dict[str, Any]:
+def run_settings(pooling: str, seed: int | None, steps: int, output_dir: str) -> dict[str, Any]:
     """Return the settings of a recipe that the study sets for each run."""
-    return {"model": model, "pooling": pooling, "seed": seed or 0, "max_steps": steps, "output_dir": output_dir}
+    return {"pooling": pooling, "seed": seed or 0, "max_steps": steps, "output_dir": output_dir}
 
 
-_SET_BY_STUDY = {*run_settings("", "", 0, 0, ""), "num_train_epochs", *settings_of(RunSettings)}
+_SET_BY_STUDY = {*run_settings("", 0, 0, ""), "num_train_epochs", *settings_of(RunSettings)}
 
 
 def read_study(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, where: str = "") -> Study:
@@ -99,7 +96,6 @@ def _study(settings: CompareSettings, file: Path) -> Study:
     )
     return Study(
         title=settings.title or name,
-        model=str(settings.model),
         budget=_budget(settings.budget or {}),
         methods=methods,
         tasks={name: _options(name, options, methods) for name, options in (settings.tasks or {}).items()},
@@ -143,7 +139,8 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
             from_file = read_mapping(folder / method.recipe)
             check_known(from_file, recipe_settings(), f"{folder / method.recipe}: ")
         layers = [{key: value for key, value in from_file.items() if key not in _SET_BY_STUDY}]
-        layers += [{"data": study.data}, {key: shared[key] for key in shared if key != "recipe"}, content]
+        of_all = {key: shared[key] for key in shared if key != "recipe"}
+        layers += [{"model": study.model, "data": study.data}, of_all, content]
         recipe = {key: value for layer in layers for key, value in layer.items()}
         objectives: dict[str, Any] = {}  # the last mapping chooses the objectives; their settings are merged
         for layer in layers:
@@ -160,7 +157,7 @@ def _check_recipe(at: str, content: Mapping[str, Any]) -> None:
     check_known(content, [*recipe_settings(), "recipe"], prefix)
     if taken := [key for key in content if key in _SET_BY_STUDY]:
         raise RecipeError(
-            f"{prefix}{taken[0]} is not allowed: the study sets it by its model, budget, poolings, seeds and output"
+            f"{prefix}{taken[0]} is not allowed: the study sets it by its budget, poolings, seeds and output"
         )
 
 
@@ -176,14 +173,14 @@ def _errors_at(where: str) -> Iterator[None]:
 
 def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
     """Check each recipe as ``hf-xsent pretrain`` would, before data is read."""
-    family(load_encoder_config(study.model))
-    tokenizer = load_tokenizer(study.model)  # one for all: that of XLM-R takes 240 MB
+    tokenizers: dict[str, Any] = {}  # one for each start: that of XLM-R takes 240 MB
     variants = []
     for method in study.methods:
         for pooling in method.poolings:
             with _errors_at(f"methods.{method.name}"):
-                own = run_settings(study.model, pooling, None, 1, str(study.output / "runs" / "none"))
+                own = run_settings(pooling, None, 1, str(study.output / "runs" / "none"))
                 plan = Plan.of(build_recipe([{"cache_dir": str(cache_dir)} | method.recipe | own]))
+                tokenizer = tokenizers.setdefault(plan.encoder, plan.tokenizer)
                 variants.append(Variant(method, pooling, replace(plan, tokenizer=tokenizer)))
     return variants
 

@@ -116,7 +116,10 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
     """Measure models given by their names, and compare each with the first."""
     layers = None if settings.layers is None else parse_layers(settings.layers)
     poolings = [name for names in settings.pooling or () for name in names.split(",")]
-    names = short_names([os.fspath(model) for model in settings.model])
+    models = [os.fspath(model) for model in settings.model]
+    if len({*map(os.path.realpath, models)}) < len(models):
+        raise RecipeError(f"evaluate compares different models, but one is given twice: {', '.join(models)}")
+    names = short_names(models)
     choices = {"pooling": poolings, "layers": layers, "dims": settings.dims}
     varied = [name for name, values in choices.items() if len(values or ()) > 1]
     compares = len(names) > 1 or any(getattr(task, "start", None) is not None for task in tasks)
@@ -175,8 +178,6 @@ def short_names(models: Sequence[str]) -> dict[str, str]:
     >>> short_names(["runs/a/model", "runs/b/model"])
     {'runs/a/model': 'a/model', 'runs/b/model': 'b/model'}
     """
-    if len(set(map(os.path.realpath, models))) < len(models):
-        raise RecipeError(f"evaluate compares different models, but one is given twice: {', '.join(models)}")
     parts = [Path(model).parts for model in models]
     shared = 0
     while len({path[: shared + 1] for path in parts}) == 1 and all(len(path) > shared + 1 for path in parts):
