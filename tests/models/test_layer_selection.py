@@ -34,7 +34,7 @@ def test_layers_that_do_not_exist_are_refused(encoder_folders: dict[str, Path], 
 def test_a_student_has_the_weights_of_its_layers_and_opens_again(tiny_encoders: Path, tmp_path: Path) -> None:
     whole = load_encoder(str(tiny_encoders))
     student = SentenceEncoderForPreTraining.from_backbone(str(tiny_encoders), encoder_layers=2, pooling="cls")
-    assert student.config.encoder_layers is None and student.config.encoder_config.num_hidden_layers == 2
+    assert student.config.encoder_layers == student.config.encoder_config.num_hidden_layers == 2
     for layer, number in zip(student.backbone.layers, (0, 2), strict=True):
         for name, weight in layer.named_parameters():
             assert torch.equal(weight, dict(backbone_of(whole).layers[number].named_parameters())[name])
@@ -42,6 +42,8 @@ def test_a_student_has_the_weights_of_its_layers_and_opens_again(tiny_encoders: 
     reduced = reduced_config(whole.config, 2).to_dict() | {"_name_or_path": ""}
     assert reduced == student.encoder.config.to_dict()
     student.save_pretrained(tmp_path)
+    further = SentenceEncoderForPreTraining.from_pretrained(tmp_path, objectives={"interpolation": 1.0})
+    assert further.config.encoder_layers is None and len(further.backbone.layers) == 2
     opened = AutoModel.from_pretrained(tmp_path)
     ids = torch.arange(5, 17).view(2, 6)
     expected = student.eval().embed([ids], [torch.ones_like(ids)])

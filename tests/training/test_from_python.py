@@ -16,7 +16,7 @@ from datasets import Dataset
 from huggingface_hub import ModelCard
 from pandas import DataFrame
 from training_run import unfinish
-from transformers import AutoModel, AutoTokenizer, TrainingArguments
+from transformers import AutoModel, AutoTokenizer, TrainerCallback, TrainingArguments
 
 from hf_xsent import (
     AlignmentTrainer,
@@ -29,7 +29,7 @@ from hf_xsent import (
     pretrain,
 )
 from hf_xsent.cli import main
-from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
+from hf_xsent.errors import DataError, Interrupted, ModelError, OutputError, RecipeError
 from hf_xsent.models.loading import load_config
 from hf_xsent.publishing.hub import plan_upload
 from hf_xsent.publishing.model_card import facts_of_run
@@ -143,7 +143,8 @@ def test_a_model_that_was_trained_again_is_not_exported_as_its_earlier_run(
     changed = export_sentence_transformer(trainer.model, tmp_path / "changed")
     assert facts_of_run(changed)["exported_from"] == ""  # so that results of the run are not published as its own
     AlignmentTrainer(trainer.model, again, pairs).train()
-    assert facts_of_run(export_sentence_transformer(trainer.model, tmp_path / "second")) == {}
+    facts = facts_of_run(export_sentence_transformer(trainer.model, tmp_path / "second"))
+    assert facts["exported_from"] == "" and facts["pairs"] == {"und": 32}
 
 
 def test_a_card_without_a_known_run_asks_for_it(
@@ -294,6 +295,57 @@ def test_nothing_is_saved_where_the_strategy_is_no(
     trainer.train()
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["metrics.jsonl"]
     assert list(zip(*trainer.train_dataset.pairs("und"), strict=True)) == pairs
+
+
+def test_an_export_states_the_run_that_saved_nothing(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    arguments = _arguments(tmp_path / "run", save_strategy="no")
+    trainer = _trainer(encoder_folders["bert"], arguments, {"de": pairs}, encoder_layers=1)
+    trainer.train()
+    facts = facts_of_run(export_sentence_transformer(trainer, tmp_path / "out", verify=False))
+    assert facts["pairs"] == {"de": 16} and facts["training"][0].startswith("Training took 2 steps")
+    assert facts["recipe"]["encoder_layers"] == 1 and facts["exported_from"] == ""
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "| de | 16 |" in card and "Training took 2 steps" in card
+
+
+def test_ctrl_c_saves_nothing_where_the_strategy_is_no(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    class AtStepTwo(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 1:
+                signal.raise_signal(signal.SIGINT)
+
+    trainer = _trainer(encoder_folders["bert"], _arguments(tmp_path / "run", save_strategy="no", max_steps=9), pairs)
+    trainer.add_callback(AtStepTwo)
+    with pytest.raises(Interrupted, match="^stopped by Ctrl-C after step 2: save_strategy no has saved nothing"):
+        trainer.train()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["metrics.jsonl"]
+
+
+def test_measurements_before_training_are_among_its_metrics(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    def trainer() -> AlignmentTrainer:
+        arguments = _arguments(tmp_path / "run", eval_on_start=False, logging_steps=1)
+        return _trainer(encoder_folders["bert"], arguments, {"de": pairs}, {"de": pairs})
+
+    def metrics() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines()]
+
+    first = trainer()
+    before = first.evaluate()
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    first.train()
+    assert [line["step"] for line in metrics()] == [0, 1, 2, 2, 2] and metrics()[0].items() >= before.items()
+    run = metrics()
+    other = trainer()
+    other.evaluate()
+    assert metrics() == run, "those of the run in the folder"
+    other.train(overwrite=True)
+    assert [line["step"] for line in metrics()] == [0, 1, 2, 2, 2]
 
 
 def test_dual_pivot_trains_on_plain_arguments_and_lists(

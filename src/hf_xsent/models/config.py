@@ -103,7 +103,7 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         """Return the config of a model over this encoder, with the encoder's dtype, outputs and attention."""
         names = ("dtype", "output_hidden_states", "return_dict")
         values = {name: getattr(encoder_config, name) for name in names}
-        config = self.copied(encoder_config=encoder_config, encoder_layers=None, **values)
+        config = self.copied(encoder_config=encoder_config, **values)
         set_attention(config, attention_of(encoder_config))
         return config
 

@@ -131,6 +131,7 @@ class SavedModel(PreTrainedModel):
             setattr(encoder_config, key, settings.pop(key))
         if saved:
             start = cls.config_class(**{key: value for key, value in stated.items() if key in names})
+            start.encoder_layers = None  # it has only these
             if not cls.trains:
                 start.lora_rank = start.lora_alpha = start.lora_targets = None  # saved merged, too
             if "prompts" in settings:

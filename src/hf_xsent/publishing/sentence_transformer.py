@@ -75,8 +75,10 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     with writing(folder, folder=True) as part, _language_removed(embedder, texts):
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
-        run = getattr(model.encoder, "trained_in", None) if isinstance(model, SentenceEncoder) else model
-        facts = facts_of_mean([str(run), *(settings.average or ())]) if run else {}
+        if isinstance(model, SentenceEncoder):
+            run, facts = getattr(model.encoder, "last_run", None) or ("", {})
+        else:
+            run, facts = model, facts_of_mean([str(model), *(settings.average or ())])
         if facts:  # results of the run are those of the export, unless its embeddings were changed
             is_run = not (settings.remove_language or settings.average)
             if isinstance(model, SentenceEncoder):  # others may have trained it since

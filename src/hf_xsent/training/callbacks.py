@@ -42,19 +42,26 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 class MetricsFile(TrainerCallback):
     """Append each log to ``metrics.jsonl``; a resumed run first deletes the lines after its checkpoint's step."""
 
+    def __init__(self) -> None:
+        self.begun = False
+        self.before: list[dict[str, Any]] = []  # logs of measurements before training
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Empty the file, or delete the lines after the checkpoint's step."""
-        if not state.is_world_process_zero:
-            return
-        path = Path(args.output_dir) / METRICS_FILE
-        before = [log for log in read_metrics(path) if log["step"] <= state.global_step] if state.global_step else []
-        write_text(path, (json.dumps(log) + "\n" for log in before))
+        """Start the file with the measurements before training, or with the lines up to the checkpoint's step."""
+        if state.is_world_process_zero:
+            path, resumed = Path(args.output_dir) / METRICS_FILE, state.global_step
+            logs = [log for log in read_metrics(path) if log["step"] <= resumed] if resumed else self.before
+            write_text(path, (json.dumps(log) + "\n" for log in logs))
+        self.begun, self.before = True, []
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Append one line, with the step first."""
+        """Append one line, with the step first; before training, the output folder may hold another run."""
         if state.is_world_process_zero and logs:
-            line = json.dumps({"step": state.global_step, **logs}) + "\n"
-            append_text(Path(args.output_dir) / METRICS_FILE, line)
+            line = {"step": state.global_step, **logs}
+            if self.begun:
+                append_text(Path(args.output_dir) / METRICS_FILE, json.dumps(line) + "\n")
+            else:
+                self.before.append(line)
 
 
 class StartOfEpoch(TrainerCallback):
@@ -192,7 +199,7 @@ class StopOnSignal(TrainerCallback):
 
     def _receive(self, number: int, frame: Any) -> None:
         if number == signal.SIGINT and not self.received:
-            logger.warning("finishing this step and saving a checkpoint; Ctrl-C again stops at once")
+            logger.warning("finishing this step; Ctrl-C again stops at once")
         elif number == signal.SIGINT and time.monotonic() - self._received_at > _ONE_CTRL_C:
             signal.default_int_handler(number, frame)
         if not self.received:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from accelerate.utils import broadcast_object_list
@@ -175,6 +175,8 @@ class SavingTrainer(HubTrainer):
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """Save, rename the folder when all processes have written their part, and raise ``Stopped`` after a signal."""
+        if not self.saves_run:
+            self._raise_stopped("save_strategy no has saved nothing")
         folder, name = Path(self._get_output_dir(trial)), f"checkpoint-{self.state.global_step}"
         unfinished = folder / UNFINISHED
         if self.args.should_save:
@@ -198,8 +200,11 @@ class SavingTrainer(HubTrainer):
             self._rotate_checkpoints(self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
         if self._stop.requested:
-            self.callback_handler.on_train_end(self.args, self.state, self.control)
-            raise self._stop.error(f"after step {self.state.global_step}: continue with --resume")
+            self._raise_stopped("continue with --resume")
+
+    def _raise_stopped(self, follows: str) -> NoReturn:
+        self.callback_handler.on_train_end(self.args, self.state, self.control)
+        raise self._stop.error(f"after step {self.state.global_step}: {follows}")
 
     def _get_output_dir(self, trial: Any) -> str:
         folder = super()._get_output_dir(trial)

@@ -12,7 +12,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.publishing.export_folder import RUN_FACTS
-from hf_xsent.publishing.model_card import facts_of_run, listed
+from hf_xsent.publishing.model_card import listed
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
 from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, write_recipe, write_run_card
@@ -31,7 +31,7 @@ class RunTrainer(SavingTrainer):
     """
 
     stated_settings: Mapping[str, Any] | None = None
-    continued: tuple[str, Mapping[str, Any]] | None = None  # the run before, in this process: folder and facts
+    continued: tuple[str, Mapping[str, Any]] | None = None  # the run before of this encoder: folder and facts
     alpha: float
     target_language: str
 
@@ -54,9 +54,9 @@ class RunTrainer(SavingTrainer):
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training()
         model = self.model
-        before, model.encoder.trained_in = getattr(model.encoder, "trained_in", None), None
-        if before is not None and self._resumed is None:
-            self.continued = before, facts_of_run(before)  # which this run may replace
+        before, model.encoder.last_run = getattr(model.encoder, "last_run", None), None
+        if self._resumed is None:
+            self.continued = before
         self.stated_settings = settings_of_run(self)
         if self.saves_run and self.args.should_save:
             write_recipe(str(self.args.output_dir), "pretrain", self.stated_settings)
@@ -64,9 +64,12 @@ class RunTrainer(SavingTrainer):
             if report is not None:
                 write_json(Path(str(self.args.output_dir)) / "bitext.json", report.to_dict())
 
+    def after_training(self) -> None:
+        """Note the facts of the run for exports and further runs, also of other models over this encoder."""
+        self.model.encoder.last_run = str(self.args.output_dir), facts_of_trainer(self)
+
     def write_reports(self) -> None:
         """Write the model card."""
-        self.model.encoder.trained_in = str(self.args.output_dir)  # all models over this encoder
         write_run_card(self, str(self.args.output_dir))
 
     def write_upload(self, folder: Path, **facts: Any) -> None:

@@ -198,6 +198,7 @@ class AlignmentTrainer(RunTrainer):
         if self._retention is not None:
             self._retention.after = self._score_within_languages()
             self.log({"retention_before": self._retention.before, "retention": self._retention.after})
+        super().after_training()
 
     def problem(self) -> str | None:
         """Return a sentence if the score within languages fell by more than ``largest_drop``."""
