@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 from settings_page import REFUSED, WITHOUT_EFFECT
-from transformers import TrainingArguments
+from transformers import TrainerCallback, TrainingArguments
+from transformers.integrations import integration_utils
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, MoCoConfig, SentenceEncoderForPreTraining
 from hf_xsent.errors import HfXsentError, OutputError, RecipeError
@@ -179,6 +180,29 @@ def test_settings_that_libraries_refuse_end_before_data_is_read(
     with pytest.raises(RecipeError, match=f"^invalid or conflicting settings: .*{reason}") as error:
         pretrain(**start, use_cpu=True, **settings)
     assert "\n" not in str(error.value)
+
+
+def test_a_tracker_is_begun_by_the_trainer_alone(
+    model: Any, tmp_path: Path, pairs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[TrainerCallback] = []
+
+    class Tracker(TrainerCallback):
+        def __init__(self) -> None:
+            begun.append(self)
+
+    monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "trackio", Tracker)
+    monkeypatch.setattr(integration_utils, "is_trackio_available", lambda: True)
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to="trackio")
+    assert not begun
+    AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer)
+    assert len(begun) == 1
+
+
+def test_a_single_pair_has_no_negatives(model: Any, tmp_path: Path, pairs: Any) -> None:
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    with pytest.raises(RecipeError, match="a batch of one pair has no negatives: give more pairs"):
+        AlignmentTrainer(model, arguments, {"de": pairs[:1]}, None, model.tokenizer)
 
 
 def test_a_head_rate_beside_a_given_optimizer_is_refused(model: Any, tmp_path: Path, pairs: Any) -> None:

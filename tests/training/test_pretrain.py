@@ -90,6 +90,13 @@ def test_without_dev_pairs_nothing_is_measured(run: Run) -> None:
     assert (run.out / "model.safetensors").is_file()
 
 
+def test_nothing_is_held_out_if_nothing_measures_it(run: Run) -> None:
+    trainer = run.start(eval_strategy="no", max_steps=1)
+    assert len(trainer.train_dataset) == 16 and trainer.eval_dataset is None
+    averaged = run.start("--overwrite", eval_strategy="no", share_of_start=0.1, max_steps=1)  # and measured
+    assert len(averaged.train_dataset) == 12 and len(averaged.eval_dataset) == 4
+
+
 def test_a_dev_set_of_ones_own_is_used(run: Run) -> None:
     trainer = run.start(dev=[f"fr={run.folder}/fr.tsv"], data=[f"de={run.folder}/de.tsv"], dev_pairs=None)
     assert len(trainer.train_dataset) == 10
@@ -168,6 +175,11 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
             {"objectives": {"representation_translation": {"head_layers": 9}}},
             RecipeError,
             "head_layers 9 does not fit: this encoder has 3 layers",
+        ),
+        (
+            {"dev": ["de={folder}/de.tsv"], "eval_strategy": "no"},
+            RecipeError,
+            "eval_strategy no measures no dev pairs: drop --dev",
         ),
         ({"dev_pairs": 6}, DataError, "too few to hold out 6"),
         ({"model": "{folder}"}, ModelError, "config.json"),

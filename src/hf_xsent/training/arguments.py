@@ -10,7 +10,10 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments, get_scheduler
-from transformers.integrations import get_reporting_integration_callbacks
+from transformers.integrations.integration_utils import (
+    get_available_reporting_integrations,
+    get_reporting_integration_callbacks,
+)
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.models.config import AlignmentConfig
@@ -113,8 +116,12 @@ def _try_out(arguments: Any) -> None:
         get_scheduler(arguments.lr_scheduler_type, optimizer, 1, 2, arguments.lr_scheduler_kwargs)
     loader: Any = [0]
     DataLoader(loader, num_workers=arguments.dataloader_num_workers)
-    for report in get_reporting_integration_callbacks(arguments.report_to):
-        report()
+    installed = get_available_reporting_integrations()
+    for name, callback in zip(
+        arguments.report_to, get_reporting_integration_callbacks(arguments.report_to), strict=True
+    ):
+        if name not in installed:  # others begin a run of their tracker, which is the Trainer's to do
+            callback()
 
 
 def _choose_bf16(arguments: Any) -> None:
@@ -136,12 +143,13 @@ def _check_same_precision(arguments: TrainingArguments) -> None:
         raise RecipeError("bf16 auto chose bfloat16 in some processes and float32 in others: set bf16 to true or false")
 
 
-def check_trainer(arguments: AlignmentTrainingArguments, model: torch.nn.Module, dev: Any) -> None:
-    """Refuse arguments that do not fit the model or the dev pairs."""
+def check_trainer(arguments: AlignmentTrainingArguments, model: torch.nn.Module, train: Any, dev: Any) -> None:
+    """Refuse arguments that do not fit the model or the pairs."""
     config: AlignmentConfig = model.config  # type: ignore[assignment]
     dtypes = {weight.dtype for weight in model.parameters() if weight.requires_grad}
     facts = {
         "no dev pairs": dev is None,
+        "one pair per batch": train is not None and len(train) < 2,
         "float16 weights": torch.float16 in dtypes,
         "bfloat16 weights": torch.bfloat16 in dtypes,
     }

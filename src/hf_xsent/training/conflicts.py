@@ -17,6 +17,7 @@ from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.settings.declare import default_of
 
 AUTO = "auto"  # share_of_start, which is then chosen
+UNUSED_DEV = "dev pairs are not measured"
 FOLLOW_METRIC = ("reduce_lr_on_plateau", "greedy")  # schedules that change the rate by a dev metric
 _IN_BATCH = {"translation_ranking", "matryoshka", "triplet_ranking"}  # objectives with negatives of the batch
 
@@ -66,12 +67,14 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ("early_stopping_patience|this lr_scheduler_type", "no measurements|no dev pairs"): (
         "{0} needs dev measurements: give --dev, or --dev_pairs above 0, and eval_strategy steps or epoch"
     ),
+    ("dev", UNUSED_DEV): "eval_strategy no measures no dev pairs: drop --dev, or set eval_strategy to steps or epoch",
     # Objectives and weights of the model
     ("critic", "gradient_accumulation_steps"): (
         "the critic does not support gradient_accumulation_steps: drop it, and use a larger batch"
     ),
     ("negatives of the batch", "one pair per batch"): (
-        "a batch of one pair has no negatives: use a larger batch, with pairs_per_chunk if memory is short"
+        "a batch of one pair has no negatives: give more pairs and a larger batch, with pairs_per_chunk if memory is "
+        "short"
     ),
     ("momentum encoder", "pairs_per_chunk"): (
         "momentum contrast takes its negatives from a queue, so a larger batch adds no negatives: instead of "
@@ -115,6 +118,7 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "fsdp": "fsdp" in launched,
         "deepspeed of the launcher only": "deepspeed" in launched - set_fields,
         "no measurements": arguments.eval_strategy == IntervalStrategy.NO,
+        UNUSED_DEV: arguments.eval_strategy == IntervalStrategy.NO and not getattr(arguments, "share_of_start", 0),
         "share_of_start auto": getattr(arguments, "share_of_start", 0) == AUTO,
         "no retention": getattr(arguments, "retention", None) is None,
         "AdamW or Adafactor": arguments.optim.startswith(("adamw_torch", "adafactor")),

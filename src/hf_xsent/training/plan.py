@@ -19,7 +19,7 @@ from hf_xsent.models.loading import check_tokenizer, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import starting_settings
 from hf_xsent.runs.run import Run
 from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
-from hf_xsent.training.conflicts import facts_of_arguments, facts_of_model, refuse_conflicts
+from hf_xsent.training.conflicts import UNUSED_DEV, facts_of_arguments, facts_of_model, refuse_conflicts
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.recipe import Recipe
 from hf_xsent.training.settings import DataSettings
@@ -57,14 +57,15 @@ class Plan:
         config = recipe.config.following(stated, recipe.stated).copied(encoder_config=encoder_config)
         config.check_objectives()
         config.teachers()  # raises an error if an objective lacks its teacher
-        has_dev = bool(recipe.data.dev or recipe.data.dev_pairs)
-        facts = facts_of_arguments(training) | facts_of_model(config, training)
-        refuse_conflicts(facts | (set() if has_dev else {"no dev pairs"}))
-        _check_kind_of_data(recipe.data, config)
+        data, facts = recipe.data, facts_of_arguments(training) | facts_of_model(config, training)
+        if UNUSED_DEV in facts:
+            data = replace(data, dev_pairs=0)
+        refuse_conflicts(facts | {"dev" if data.dev else "dev_pairs" if data.dev_pairs else "no dev pairs"})
+        _check_kind_of_data(data, config)
         check_frozen_layers(training.frozen_layers, encoder_config)
         tokenizer = load_tokenizer(encoder)
         check_tokenizer(tokenizer, encoder_config)
-        return cls(replace(recipe, config=config), encoder, tokenizer, run)
+        return cls(replace(recipe, config=config, data=data), encoder, tokenizer, run)
 
     def check_data(self, train: Bitext | TextSides, dev: Bitext | None) -> None:
         """Check that the data has the word links and the languages that the objectives need."""

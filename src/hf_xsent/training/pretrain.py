@@ -50,7 +50,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     plan = Plan.of(recipe)
     teachers = load_teachers(plan.recipe.config, training)  # before data is read, because names may be wrong
     parts: dict[str, Any] = {"processing_class": plan.tokenizer, "teachers": teachers}
-    train, dev = load_train_and_dev(recipe.data)  # one process fills the cache, the others wait
+    train, dev = load_train_and_dev(plan.recipe.data)  # one process fills the cache, the others wait
     plan = plan.with_data(train, dev)
     recipe = plan.recipe
     set_seed(training.seed)

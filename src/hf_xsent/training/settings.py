@@ -159,7 +159,9 @@ class TrainingSettings(CommonTrainingSettings):
         "Pairs per step and process; translation ranking takes its negatives from this batch, over all processes.",
         at_least=1,
     )
-    eval_strategy: str = setting("steps", "When to measure dev accuracy.", choices=("no", "steps", "epoch"))
+    eval_strategy: str = setting(
+        "steps", "When to measure dev accuracy; no: never, and no pairs are held out.", choices=("no", "steps", "epoch")
+    )
     eval_steps: float | None = setting(
         None, "Measure dev accuracy every N steps; save_steps must be a multiple of it. (default: save_steps)"
     )

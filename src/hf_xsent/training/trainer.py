@@ -100,7 +100,7 @@ class AlignmentTrainer(RunTrainer):
         train_dataset = as_bitext(train_dataset, target_language or "en", columns, split="train")
         self.target_language = str(target_language or getattr(train_dataset, "target_language", "en"))
         eval_dataset = as_bitext(eval_dataset, self.target_language, columns)
-        check_trainer(args, model, eval_dataset)
+        check_trainer(args, model, train_dataset, eval_dataset)
         if args.head_learning_rate is not None and optimizers[0] is not None:
             raise RecipeError("head_learning_rate has no effect on a given optimizer: give it a group with this rate")
         if eval_dataset is None:
