@@ -135,7 +135,7 @@ def _recipes(results: Results) -> Iterator[Part]:
 def task_table(results: Results, task: str) -> Table:
     """List the scores of each method, mean ± sd over seeds, then published scores on the same sentences."""
     about, starts = results["tasks"][task], start_names(results)
-    named = ["start"] if len(starts) > 1 else []  # a column that tells methods apart
+    named = ["start"] if len(starts) > 1 else []
     columns = [(group, metric) for group, metric in about["columns"]]
     measured = [
         [
