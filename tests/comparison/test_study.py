@@ -182,7 +182,9 @@ def test_retention_compares_with_the_start_in_the_pooling_of_the_run(
     assert lower < 0.9
 
 
-def test_a_method_may_have_a_start_of_its_own(study: StudyFile, within_english: Path, encoder_folders: dict[str, Path]):
+def test_methods_may_start_from_different_encoders(
+    study: StudyFile, within_english: Path, encoder_folders: dict[str, Path]
+):
     other = str(encoder_folders["xlm-roberta"])
     methods = {"none": {"train": False}, "other": {"train": False, "model": other}, "TR": {"model": other}}
     tasks = {"retention": {"data": str(within_english)}}

@@ -182,21 +182,21 @@ def test_settings_that_libraries_refuse_end_before_data_is_read(
     assert "\n" not in str(error.value)
 
 
-def test_a_tracker_is_begun_by_the_trainer_alone(
+def test_only_the_trainer_starts_a_tracker(
     model: Any, tmp_path: Path, pairs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[TrainerCallback] = []
+    started: list[TrainerCallback] = []
 
     class Tracker(TrainerCallback):
         def __init__(self) -> None:
-            begun.append(self)
+            started.append(self)
 
     monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "trackio", Tracker)
     monkeypatch.setattr(integration_utils, "is_trackio_available", lambda: True)
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to="trackio")
-    assert not begun
+    assert not started
     AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer)
-    assert len(begun) == 1
+    assert len(started) == 1
 
 
 def test_a_single_pair_has_no_negatives(model: Any, tmp_path: Path, pairs: Any) -> None:

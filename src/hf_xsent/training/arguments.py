@@ -116,11 +116,9 @@ def _try_out(arguments: Any) -> None:
         get_scheduler(arguments.lr_scheduler_type, optimizer, 1, 2, arguments.lr_scheduler_kwargs)
     loader: Any = [0]
     DataLoader(loader, num_workers=arguments.dataloader_num_workers)
-    installed = get_available_reporting_integrations()
-    for name, callback in zip(
-        arguments.report_to, get_reporting_integration_callbacks(arguments.report_to), strict=True
-    ):
-        if name not in installed:  # others begin a run of their tracker, which is the Trainer's to do
+    callbacks = get_reporting_integration_callbacks(arguments.report_to)
+    for name, callback in zip(arguments.report_to, callbacks, strict=True):
+        if name not in get_available_reporting_integrations():  # the callback of an installed one may start a run
             callback()
 
 

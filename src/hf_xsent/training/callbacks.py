@@ -43,7 +43,7 @@ class MetricsFile(TrainerCallback):
     """Append each log to ``metrics.jsonl``; a resumed run first deletes the lines after its checkpoint's step."""
 
     def __init__(self) -> None:
-        self.begun = False
+        self.started = False
         self.before: list[dict[str, Any]] = []  # logs of measurements before training
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -52,13 +52,13 @@ class MetricsFile(TrainerCallback):
             path, resumed = Path(args.output_dir) / METRICS_FILE, state.global_step
             logs = [log for log in read_metrics(path) if log["step"] <= resumed] if resumed else self.before
             write_text(path, (json.dumps(log) + "\n" for log in logs))
-        self.begun, self.before = True, []
+        self.started, self.before = True, []
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Append one line, with the step first; before training, the output folder may hold another run."""
         if state.is_world_process_zero and logs:
             line = {"step": state.global_step, **logs}
-            if self.begun:
+            if self.started:
                 append_text(Path(args.output_dir) / METRICS_FILE, json.dumps(line) + "\n")
             else:
                 self.before.append(line)
