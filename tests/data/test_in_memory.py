@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas
+import polars
 import pytest
 from datasets import Dataset, DatasetDict
 
@@ -39,6 +40,10 @@ def test_every_form_of_pairs_in_memory_is_read(load: Any, pairs: Pairs) -> None:
         "records": records,
         "dataset": Dataset.from_dict(columns),
         "iterable": Dataset.from_dict(columns).to_iterable_dataset(),
+        "pandas": pandas.DataFrame(columns),
+        "polars": polars.DataFrame(columns),
+        "lazy": polars.LazyFrame(columns),
+        "arrow": polars.DataFrame(columns).to_arrow(),
         "splits": DatasetDict(train=Dataset.from_dict(columns), test=named),
     }
     for form, data in forms.items():
@@ -128,6 +133,8 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
         ([dict.fromkeys("ace", "b")], "^the pairs: cannot choose among the columns a, c, e; state .* as columns"),
         ([("a", "b"), (b"Ein Hund", b"A dog")], "pair 2 of the pairs: the source side is not text but .*bytes"),
         ([{"translation": {"de": "Ein Hund", "en": b"A dog"}}], "pair 1 of the de pairs: the target side .*bytes"),
+        (polars.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
+        (pandas.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (iter([]), "hold no pairs"),
         ({"xx": [("a", "b")]}, "xx"),
     ],

@@ -11,6 +11,7 @@ from typing import Any
 import datasets
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from safetensors.torch import load_file, save_file
@@ -32,6 +33,8 @@ def test_batches_of_all_kinds_get_the_same_vectors(encoder: Encoder) -> None:
     np.testing.assert_array_equal(encoder({"text": np.array(TEXTS), "id": [1, 2, 3]})["embedding"], expected)
     frame = encoder(pd.DataFrame({"text": TEXTS}, index=[5, 6, 7]))
     np.testing.assert_array_equal(np.stack(frame["embedding"]), expected)
+    for given in ({"text": TEXTS}, {"text": TEXTS, "embedding": [0, 0, 0]}):
+        np.testing.assert_array_equal(encoder(pl.DataFrame(given))["embedding"].to_numpy(), expected)
     table = encoder(pa.table({"text": TEXTS, "id": [1, 2, 3]}))
     assert table.schema.field("embedding").type == pa.list_(pa.float32(), expected.shape[1])
     assert json.loads(table.schema.field("embedding").metadata[MADE_BY]) == encoder.identity
@@ -61,11 +64,17 @@ def test_an_empty_table_gets_a_column_of_the_same_type(encoder: Encoder) -> None
 
 
 @pytest.mark.parametrize(
-    "batch", [{"sentence": TEXTS}, pa.table({"sentence": TEXTS}), pd.DataFrame({"sentence": TEXTS})]
+    "batch",
+    [kind({"sentence": TEXTS}) for kind in (dict, pa.table, pd.DataFrame, pl.DataFrame)],
 )
 def test_a_batch_without_the_column_is_named(encoder: Encoder, batch: Any) -> None:
     with pytest.raises(ModelError, match="the batch has no column 'text', only sentence: give column"):
         encoder(batch)
+
+
+def test_a_lazy_frame_is_to_be_collected_first(encoder: Encoder) -> None:
+    with pytest.raises(ModelError, match=r"a LazyFrame has no rows yet: give the frame that its collect\(\) returns"):
+        encoder(pl.LazyFrame({"text": TEXTS}))
 
 
 def test_a_pickled_encoder_holds_settings_and_opens_the_model_itself(encoder: Encoder) -> None:

@@ -14,7 +14,7 @@ import torch
 import yaml
 from datasets import Dataset
 from huggingface_hub import ModelCard
-from pandas import DataFrame
+from polars import DataFrame
 from training_run import unfinish
 from transformers import AutoModel, AutoTokenizer, TrainerCallback, TrainingArguments
 
@@ -289,9 +289,11 @@ def test_nothing_is_saved_where_the_strategy_is_no(
     folder = encoder_folders["bert"]
     model = XlmrWithRTLHead.from_pretrained(str(folder), objectives=RANKING)
     arguments = TrainingArguments(str(tmp_path / "out"), max_steps=1, save_strategy="no", use_cpu=True)
-    frame = DataFrame([(number, *pair) for number, pair in enumerate(pairs)], columns=["n", "first", "second"])
+    frame = DataFrame(
+        [(number, *pair) for number, pair in enumerate(pairs)], schema=["n", "first", "second"], orient="row"
+    )
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    trainer = AlignmentTrainer(model, arguments, frame, None, tokenizer, columns=("first", "second"))
+    trainer = AlignmentTrainer(model, arguments, frame, frame[:4], tokenizer, columns=("first", "second"))
     trainer.train()
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["metrics.jsonl"]
     assert list(zip(*trainer.train_dataset.pairs("und"), strict=True)) == pairs

@@ -23,7 +23,7 @@ _PROBES = ("A dog runs.", "Ein zweiter Satz.", "第三句话。", " ".join(map(s
 
 
 class Encoder:
-    """Add a column of embeddings to a batch: a pyarrow Table, a pandas DataFrame, a dict of columns, or a single row.
+    """Add a column of embeddings to a batch: a pyarrow Table, a data frame, a dict of columns, or a single row.
 
     model: a folder, a Hub id, or any object with ``encode``.
     column, output: names of the column of texts and of the new column. In Arrow, it is a list of fixed size whose field
@@ -101,7 +101,9 @@ class Encoder:
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with its embeddings."""
-        names = batch.column_names if hasattr(batch, "append_column") else [*batch]
+        if hasattr(batch, "collect"):
+            raise ModelError(f"a {type(batch).__name__} has no rows yet: give the frame that its collect() returns")
+        names = batch.column_names if hasattr(batch, "append_column") else [*getattr(batch, "columns", batch)]
         if self.column not in names:
             raise ModelError(f"the batch has no column {self.column!r}, only {', '.join(names)}: give column")
         if hasattr(batch, "append_column"):
@@ -113,6 +115,8 @@ class Encoder:
         vectors = self.encode(list(texts)).astype(self.vectors)
         if hasattr(batch, "assign"):
             return batch.assign(**{self.output: list(vectors)})
+        if hasattr(batch, "with_columns"):  # polars
+            return batch.with_columns(type(texts)(self.output, vectors))
         return {**batch, self.output: vectors}
 
 

@@ -23,6 +23,7 @@ from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, move_into_place
 
 _LANGUAGE = ("language", "lang")  # columns
+_ARROW = "__arrow_c_stream__"  # of data frames and tables
 
 
 def is_in_memory(data: Any) -> bool:
@@ -33,7 +34,7 @@ def is_in_memory(data: Any) -> bool:
         return _is_dataset(data)
     if isinstance(data, Sequence):
         return len(data) > 0 and not isinstance(data[0], str | os.PathLike | BitextSource)
-    return isinstance(data, Iterable)
+    return isinstance(data, Iterable) or any(hasattr(data, name) for name in (_ARROW, "collect"))  # Table, LazyFrame
 
 
 def write_pairs(data: Any, folder: Path, template: BitextSource) -> list[BitextSource]:
@@ -82,7 +83,8 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
     """Yield each pair as a record of all its columns."""
     if isinstance(data, Mapping):  # DatasetDict
         data = choose_split("the data set", data, split)
-    if hasattr(data, "__arrow_c_stream__") and not _is_dataset(data):
+    data = data.collect() if hasattr(data, "collect") else data
+    if hasattr(data, _ARROW) and hasattr(data, "columns") and not _is_dataset(data):  # not a series
         import pyarrow as pa
 
         data = data.reset_index(drop=True) if hasattr(data, "reset_index") else data  # of pandas: not a column

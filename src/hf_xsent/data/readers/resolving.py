@@ -115,9 +115,11 @@ def _stating(template: BitextSource, key: str | None) -> BitextSource:
 def _items(data: Any) -> Iterable[Any]:
     if isinstance(data, str | PathLike | BitextSource):
         return [data]
+    if is_in_memory(data):
+        return [data]
     if not isinstance(data, Iterable):
         raise DataError(f"bitext is a path, language=path, or pairs in memory, not {data!r}")
-    return [data] if is_in_memory(data) else data
+    return data
 
 
 def language_of_name(path: str, target_language: str) -> str | None:
