@@ -1,9 +1,10 @@
-"""Write rows to an Arrow file, without their repetitions, in constant memory; memory-map the file to read it."""
+"""Write distinct rows to an Arrow file in constant memory; memory-map the file to read it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,80 +12,81 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hf_xsent.data.cleaning.repeats import first_occurrences
+from hf_xsent.data.cleaning.repeats import first_occurrences, shuffle_key
+from hf_xsent.data.cleaning.report import CleaningCounts
 
 ROWS_AT_ONCE = 10_000
-_DETAILS = b"hf_xsent"  # key of the details in the metadata of a file
+_COUNTS = b"hf_xsent"  # key of the counts in the metadata of a file
 
 Row = tuple[Any, ...]
+Mask = npt.NDArray[np.bool_]
 
 
-class RowWriter:
-    """Collect rows in temporary files of a folder, then write some of them to the Arrow file that stays.
+def write_distinct(
+    path: Path,
+    columns: Mapping[str, Any],
+    rows: Iterator[Row],
+    counts: CleaningCounts,
+    key: Callable[[Row], int] | None,
+    max_rows: int | None = None,
+    choice: str = "first",
+    rows_per_batch: Callable[[int], int] = lambda _: ROWS_AT_ONCE,
+) -> None:
+    """Write rows without repetitions, and their counts into the metadata, from which `read_counts` reads them.
 
-    columns: name and Arrow type of each column.
+    columns: name and Arrow type of each column; columns without any value are omitted.
     key: the hash of a row; rows of equal hashes are repetitions. Without it, all rows are distinct.
+    max_rows, choice: write the ``first`` rows, without reading many more, or ``random`` ones.
+    rows_per_batch: rows of a batch, by the number of rows written.
     """
+    import pyarrow as pa
 
-    def __init__(self, folder: Path, columns: Mapping[str, Any], key: Callable[[Row], int] | None = None) -> None:
-        import pyarrow as pa
+    schema = pa.schema(list(columns.items()))
+    rows_path, hashes_path = path.with_name("rows.arrow"), path.with_name("hashes")
+    count, stop = 0, max_rows if choice == "first" else None
+    with pa.ipc.new_file(str(rows_path), schema) as file, hashes_path.open("wb") as hashes:
+        while batch := list(islice(rows, ROWS_AT_ONCE if stop is None else min(ROWS_AT_ONCE, stop - count))):
+            cells = zip(zip(*batch, strict=True), schema.types, strict=True)
+            file.write_batch(pa.record_batch([pa.array(values, kind) for values, kind in cells], schema=schema))
+            if key is not None:
+                np.fromiter(map(key, batch), np.uint64, len(batch)).tofile(hashes)
+            count += len(batch)
+            if count == stop:
+                hashes.flush()
+                if np.count_nonzero(_distinct(hashes_path, key, count)) >= (max_rows or 0):
+                    break
+                stop = 2 * count
+    selected = _distinct(hashes_path, key, count)
+    chosen = np.flatnonzero(selected)
+    counts.remove("repeated", count - len(chosen))
+    if max_rows is not None:
+        chosen = chosen[np.argsort(shuffle_key(chosen), kind="stable")] if choice == "random" else chosen
+        selected[chosen[max_rows:]] = False
+        counts.remove("max_pairs", len(chosen[max_rows:]))
+    counts.retained = int(np.count_nonzero(selected))
+    table = pa.ipc.open_file(pa.memory_map(str(rows_path))).read_all()
+    table = table.select([name for name in table.column_names if table.column(name).null_count < count])
+    _write_selected(path, table, selected, counts, rows_per_batch(counts.retained))
+    rows_path.unlink()
+    hashes_path.unlink()
 
-        self.count = 0
-        self._schema = pa.schema(list(columns.items()))
-        self._rows_path, self._hashes_path, self._key = folder / "rows.arrow", folder / "hashes", key
-        self._rows = pa.ipc.new_file(str(self._rows_path), self._schema)
-        self._hashes = self._hashes_path.open("wb")
 
-    def add(self, rows: Iterator[Row], limit: int | None = None) -> bool:
-        """Add at most ``limit`` rows; return whether there are no more."""
-        import pyarrow as pa
+def _distinct(hashes: Path, key: Any, count: int) -> Mask:
+    """Return a mask of the rows that repeat no earlier one."""
+    if key is None or not count:
+        return np.ones(count, dtype=np.bool_)
+    return first_occurrences(np.memmap(hashes, dtype=np.uint64, mode="r"))
 
-        stop = None if limit is None else self.count + limit
-        while stop is None or self.count < stop:
-            batch = list(islice(rows, ROWS_AT_ONCE if stop is None else min(ROWS_AT_ONCE, stop - self.count)))
-            if not batch:
-                return True
-            columns = [
-                pa.array(values, kind)
-                for values, kind in zip(zip(*batch, strict=True), self._schema.types, strict=True)
-            ]
-            self._rows.write_batch(pa.record_batch(columns, schema=self._schema))
-            if self._key is not None:
-                np.fromiter(map(self._key, batch), np.uint64, len(batch)).tofile(self._hashes)
-            self.count += len(batch)
-        return False
 
-    def distinct(self) -> npt.NDArray[np.bool_]:
-        """Return a mask of the rows added so far without repetitions."""
-        if self._key is None or not self.count:
-            return np.ones(self.count, dtype=np.bool_)
-        self._hashes.flush()
-        return first_occurrences(np.memmap(self._hashes_path, dtype=np.uint64, mode="r"))
+def _write_selected(path: Path, table: Any, selected: Mask, counts: CleaningCounts, batch_rows: int) -> None:
+    import pyarrow as pa
 
-    def write(self, path: Path, selected: npt.NDArray[np.bool_], details: Any, batch_rows: int = ROWS_AT_ONCE) -> None:
-        """Write the selected rows in batches of ``batch_rows``, and ``details`` (JSON) into the file's metadata.
-
-        Columns without any value are omitted.
-        """
-        import pyarrow as pa
-
-        self.close()
-        table = pa.ipc.open_file(pa.memory_map(str(self._rows_path))).read_all()
-        table = table.select([name for name in table.column_names if table.column(name).null_count < len(table)])
-        schema = table.schema.with_metadata({_DETAILS: json.dumps(details)})
-        rows = np.flatnonzero(selected)
-        with pa.ipc.new_file(str(path), schema) as writer:
-            for start in range(0, len(rows), batch_rows):
-                first, last = rows[start], rows[min(start + batch_rows, len(rows)) - 1]
-                part = table.slice(first, last + 1 - first).filter(pa.array(selected[first : last + 1]))
-                writer.write_table(part.combine_chunks().replace_schema_metadata(schema.metadata))
-        self._rows_path.unlink()
-        self._hashes_path.unlink()
-
-    def close(self) -> None:
-        """Close the temporary files."""
-        self._rows.close()
-        self._hashes.close()
+    rows, metadata = np.flatnonzero(selected), {_COUNTS: json.dumps(asdict(counts))}
+    with pa.ipc.new_file(str(path), table.schema.with_metadata(metadata)) as writer:
+        for start in range(0, len(rows), batch_rows):
+            first, last = rows[start], rows[min(start + batch_rows, len(rows)) - 1]
+            part = table.slice(first, last + 1 - first).filter(pa.array(selected[first : last + 1]))
+            writer.write_table(part.combine_chunks().replace_schema_metadata(metadata))
 
 
 def read_batches(path: Path) -> list[Any]:
@@ -95,8 +97,8 @@ def read_batches(path: Path) -> list[Any]:
     return [reader.get_batch(number) for number in range(reader.num_record_batches)]
 
 
-def read_details(path: Path) -> Any:
-    """Read the details in the metadata of an Arrow file."""
+def read_counts(path: Path) -> CleaningCounts:
+    """Read the counts in the metadata of an Arrow file."""
     import pyarrow as pa
 
-    return json.loads(pa.ipc.open_file(pa.memory_map(str(path))).schema.metadata[_DETAILS])
+    return CleaningCounts(**json.loads(pa.ipc.open_file(pa.memory_map(str(path))).schema.metadata[_COUNTS]))

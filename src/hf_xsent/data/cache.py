@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hf_xsent.data.arrow import RowWriter, read_batches, read_details
-from hf_xsent.data.cleaning.repeats import hash_texts, shuffle_key
+from hf_xsent.data.arrow import read_batches, read_counts, write_distinct
+from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
@@ -26,10 +25,8 @@ from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 12  # increase it when cached pairs or their counts change
+FORMAT_VERSION = 13  # increase it when cached pairs or their counts change
 PAIRS_FILE = "pairs.arrow"
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -46,9 +43,7 @@ class CachedPairs:
     def load(self, cache_dir: Path) -> tuple[Path, CleaningCounts]:
         """Return the file of the pairs and the counts of cleaning; read and clean the pairs if they are not cached."""
         name = f"{re.sub(r'[^A-Za-z0-9-]', '_', self.language)}-{self._fingerprint()}"
-        counts = Store(cache_dir).get(
-            name, self._write, lambda folder: CleaningCounts(**read_details(folder / PAIRS_FILE))
-        )
+        counts = Store(cache_dir).get(name, self._write, lambda folder: read_counts(folder / PAIRS_FILE))
         return cache_dir / name / PAIRS_FILE, counts
 
     def _fingerprint(self) -> str:
@@ -63,31 +58,9 @@ class CachedPairs:
         counts = CleaningCounts()
         drop_repeats = self.cleaning is not None and self.cleaning.repeated
         key = (lambda pair: hash_texts(*pair[:2])) if drop_repeats else None
-        with closing(RowWriter(folder, arrow_columns(), key)) as writer:
-            selected = self._write_candidates(writer, counts)
-            counts.remove("repeated", writer.count - int(np.count_nonzero(selected)))
-            if self.max_pairs is not None:
-                self._cap(selected, counts)
-            counts.retained = int(np.count_nonzero(selected))
-            counts.require_pairs(" and ".join(source.name for source in self.sources))
-            writer.write(folder / PAIRS_FILE, selected, asdict(counts))
-
-    def _write_candidates(self, writer: RowWriter, counts: CleaningCounts) -> Mask:
-        """Write the pairs that pass the rules, but no more than needed; return a mask of the distinct ones."""
-        limit = self.max_pairs if self.max_pairs_choice == "first" else None
         pairs = self._passing_pairs(counts)
-        exhausted = writer.add(pairs, limit)
-        while np.count_nonzero(selected := writer.distinct()) < (limit or 0) and not exhausted:
-            exhausted = writer.add(pairs, writer.count)
-        return selected
-
-    def _cap(self, selected: Mask, counts: CleaningCounts) -> None:
-        """Select at most ``max_pairs``: the first, or random ones."""
-        rows = np.flatnonzero(selected)
-        if self.max_pairs_choice == "random":
-            rows = rows[np.argsort(shuffle_key(rows), kind="stable")]
-        selected[rows[self.max_pairs :]] = False
-        counts.remove("max_pairs", len(rows[self.max_pairs :]))
+        write_distinct(folder / PAIRS_FILE, arrow_columns(), pairs, counts, key, self.max_pairs, self.max_pairs_choice)
+        counts.require_pairs(" and ".join(source.name for source in self.sources))
 
     def _passing_pairs(self, counts: CleaningCounts) -> Iterator[LinkedPair]:
         """Yield the pairs that pass the rules; count pairs read, removed and bad."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast, overload
@@ -13,7 +11,7 @@ from typing import Any, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from hf_xsent.data.arrow import RowWriter, read_batches, read_details
+from hf_xsent.data.arrow import read_batches, read_counts, write_distinct
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.readers.columns import refuse_table
@@ -28,7 +26,7 @@ logger = logging.getLogger(__name__)
 FORMAT_VERSION = 6  # increase it when stored sentences or counts change
 MAX_CHARACTERS = 1000  # of a sentence
 ROWS_PER_BATCH = 1 << 16  # at most
-_FEWEST_ROWS, _BATCHES = 1 << 10, 16  # of a small file, so that several processes share its work
+_FEWEST_ROWS, _BATCHES = 1 << 10, 16
 _FILE = "sentences.arrow"
 
 
@@ -37,7 +35,7 @@ class Sentences(Sequence[str]):
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.fingerprint = fingerprint
-        self.counts = CleaningCounts(**read_details(path))
+        self.counts = read_counts(path)
         self._path = path
         self._batches = read_batches(path)
 
@@ -137,19 +135,22 @@ def _write(name: str, read: Callable[[], Iterable[tuple[int, str | DataError]]],
     numbered = read()
     folder.mkdir(parents=True)
     counts = CleaningCounts()
-    with closing(RowWriter(folder, {"text": "string", "line": "int64"}, lambda row: hash_texts(row[0]))) as writer:
-        writer.add(_sentences(Progress(numbered, f"reading {name}", unit=" lines", delay=2), counts))
-        selected = writer.distinct()
-        counts.retained = int(np.count_nonzero(selected))
-        counts.remove("repeated", writer.count - counts.retained)
-        if not counts.retained:
-            empty, long = (counts.removed.get(reason, 0) for reason in ("empty", "too_long"))
-            raise DataError(
-                f"{name} has no sentences: of {counts.read} lines, {empty} are empty and {long} longer than "
-                f"{MAX_CHARACTERS} characters"
-            )
-        batch_rows = min(ROWS_PER_BATCH, max(_FEWEST_ROWS, -(-counts.retained // _BATCHES)))
-        writer.write(folder / _FILE, selected, asdict(counts), batch_rows)
+    sentences = _sentences(Progress(numbered, f"reading {name}", unit=" lines", delay=2), counts)
+    columns = {"text": "string", "line": "int64"}
+    write_distinct(
+        folder / _FILE, columns, sentences, counts, lambda row: hash_texts(row[0]), rows_per_batch=_rows_per_batch
+    )
+    if not counts.retained:
+        empty, long = (counts.removed.get(reason, 0) for reason in ("empty", "too_long"))
+        raise DataError(
+            f"{name} has no sentences: of {counts.read} lines, {empty} are empty and {long} longer than "
+            f"{MAX_CHARACTERS} characters"
+        )
+
+
+def _rows_per_batch(count: int) -> int:
+    """Return a size by which several processes share the work of a small file."""
+    return min(ROWS_PER_BATCH, max(_FEWEST_ROWS, -(-count // _BATCHES)))
 
 
 def _sentences(numbered: Iterable[tuple[int, str | DataError]], counts: CleaningCounts) -> Iterator[tuple[str, int]]:
