@@ -24,7 +24,7 @@ from transformers import BertConfig, BertModel
 
 from hf_xsent import DualPivotConfig, DualPivotForPreTraining, load_bitext
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
-from hf_xsent.evaluation.retrieval import accuracy_at_1
+from hf_xsent.evaluation.metrics import translation_retrieval
 from hf_xsent.files import digest, write_json
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.loading import load_tokenizer
@@ -214,7 +214,7 @@ def main() -> None:
 
     def measure(model: Any) -> dict[str, float]:
         return {
-            code: round(accuracy_at_1(embed(model, one), embed(model, other)).mean, 4)
+            code: round(translation_retrieval(embed(model, one), embed(model, other))["mean"], 4)
             for code, (one, other) in tests.items()
         }
 

@@ -24,8 +24,8 @@ from evaluation_speed import chunk
 from tqdm import tqdm
 from turns import Contender, Turn, take_turns
 
-from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
-from hf_xsent.evaluation.retrieval import retrieval_by_language
+from hf_xsent.data.benchmarks.tatoeba import tatoeba_groups
+from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.files import write_json
 from hf_xsent.models.embedder import SentenceEmbedder
 
@@ -70,9 +70,7 @@ def size_mib(kind: str, path: str) -> float:
 
 def accuracy(kind: str, path: str, tatoeba: str, languages: Sequence[str]) -> float:
     """Return the mean accuracy@1 of both directions over the languages."""
-    pairs = {test_set.language: (test_set.sources, test_set.targets) for test_set in load_tatoeba(tatoeba, languages)}
-    found = retrieval_by_language(open_model(kind, path), pairs)
-    return round(sum(accuracy_of_language.mean for accuracy_of_language in found.values()) / len(found), 2)
+    return round(TatoebaTask.load(tatoeba, languages).score(open_model(kind, path).encode).groups["all"]["mean"], 2)
 
 
 def main() -> None:

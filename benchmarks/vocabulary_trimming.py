@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.evaluation.retrieval import retrieval_by_language
+from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 from hf_xsent.publishing.vocabulary_trimming import choose_pieces, word_shares
@@ -67,10 +68,12 @@ def main() -> None:
         for row in tokenizer(sentences, add_special_tokens=False)["input_ids"]:
             np.add.at(counts, row, 1)
     table, words = PieceTable(tokenizer), word_shares(tokenizer, texts)
-    sets = load_tatoeba(options.tatoeba, options.languages)
-    pairs = {
-        test_set.language: (test_set.sources[: options.sample], test_set.targets[: options.sample]) for test_set in sets
-    }
+    task = TatoebaTask(
+        [
+            PairSet(one.language, one.sources[: options.sample], one.targets[: options.sample])
+            for one in load_tatoeba(options.tatoeba, options.languages)
+        ]
+    )
     results: dict[str, Any] = {"distinct pieces in the corpus": int((counts > 0).sum())}
     ways = {"as it is": OldIds(tokenizer)}
     for size in options.pieces:
@@ -82,9 +85,8 @@ def main() -> None:
         ways[f"{size}, trim-vocab"] = OldIds(trimmed, old)
     for name, way in ways.items():
         embedder.tokenizer = way  # type: ignore[assignment]
-        each = {
-            language: round(accuracy.mean, 2) for language, accuracy in retrieval_by_language(embedder, pairs).items()
-        }
+        languages = task.score(embedder.encode).languages
+        each = {language: round(figures["mean"], 2) for language, figures in languages.items()}
         results[name] = {"mean": round(sum(each.values()) / len(each), 2), "languages": each}
         print(name, results[name], flush=True)
         Path(options.output).write_text(json.dumps(results, indent=2) + "\n")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from datasets import Dataset, DatasetDict
 from hf_xsent import evaluate
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.pairs import PairsTask
+from hf_xsent.evaluation.pairs import PairsTask, retrieval_by_language
 from hf_xsent.evaluation.report import Measurement, compare_with_first, comparison_table
 
 WIDTH = 6
@@ -92,6 +93,20 @@ def test_copies_of_pairs_and_sentences_change_no_figure_of_the_others(tmp_path: 
     copied = [*lines, *lines[:7] * 6]
     once, often = (PairsTask.load({"de": data}, cache_dir=tmp_path).score(_encode) for data in (lines, copied))
     assert often == once and 0 < once.languages["de"]["margin"] < once.languages["de"]["mean_5"] < 100
+
+
+def test_dev_pairs_are_measured_as_own_pairs_are(tmp_path: Path) -> None:
+    lines = [
+        *((f"Hund {n}", f"dog {n}") for n in range(40)),
+        ("Hund 3", "dog 3"),
+        ("Hund 7", "dog 8"),
+        ("Hund 9", "dog 4"),
+    ]
+    expected = PairsTask.load({"de": lines}, cache_dir=tmp_path).score(_encode).languages
+    sides: Any = tuple(zip(*lines, strict=True))
+    assert retrieval_by_language(_Model(), {"de": sides}) == expected and expected["de"]["pairs"] == 42
+    in_language = SimpleNamespace(encode=lambda texts, language: _encode(texts) * (1 if language == "en" else 2))
+    assert retrieval_by_language(in_language, {"de": sides}, target_language="en") == expected
 
 
 def test_equal_sentences_are_the_same(tmp_path: Path):

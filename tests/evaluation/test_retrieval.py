@@ -9,8 +9,9 @@ import pytest
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
+from hf_xsent.evaluation.pairs import PairsTask, retrieval_by_language
 from hf_xsent.evaluation.registry import load_tasks
-from hf_xsent.evaluation.retrieval import RetrievalAccuracy, TatoebaTask, accuracy_at_1, retrieval_by_language
+from hf_xsent.evaluation.retrieval import TatoebaTask, pair_hits, retrieval_hits
 
 
 class _Letters:
@@ -33,6 +34,17 @@ def _unit(degrees: Sequence[float]) -> np.ndarray:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
 
+def _figures(source: np.ndarray, target: np.ndarray) -> tuple[float, float, float]:
+    """Return the accuracy of both directions, and that beside the own side."""
+    lines = np.arange(len(source))
+    metrics = PairsTask.metrics(pair_hits(source, target, (lines, lines)))
+    return metrics["forward"], metrics["backward"], metrics["beside"]
+
+
+def _accuracy(source: np.ndarray, target: np.ndarray) -> tuple[float, float]:
+    return _figures(source, target)[:2]
+
+
 # Accuracy, worked by hand: vectors are directions in the plane, the nearest is the one with the smallest angle between
 
 
@@ -40,11 +52,10 @@ def test_each_direction_is_counted_on_its_own() -> None:
     source = _unit([0, 40, 100])
     target = _unit([10, 12, 80])
     # forward: 0 → 10 ✓, 40 → 12 ✓ (28 against 30), 100 → 80 ✓; backward: 10 → 0 ✓, 12 → 0 ✗, 80 → 100 ✓
-    assert accuracy_at_1(source, target) == RetrievalAccuracy(100.0, pytest.approx(200 / 3), 3)
     # beside: 10 and 12 are nearer to each other than to a translation
-    assert accuracy_at_1(source, target).beside == pytest.approx(400 / 6)
-    assert accuracy_at_1(target, source) == RetrievalAccuracy(pytest.approx(200 / 3), 100.0, 3)
-    assert accuracy_at_1(source, target).mean == pytest.approx(250 / 3)
+    assert _figures(source, target) == pytest.approx((100, 200 / 3, 400 / 6))
+    assert _figures(target, source) == pytest.approx((200 / 3, 100, 400 / 6))
+    assert TatoebaTask.metrics(retrieval_hits(source, target))["mean"] == pytest.approx(250 / 3)
 
 
 _SCALE = np.array([[1.0], [1000.0], [0.001]])
@@ -63,17 +74,16 @@ _SCALE = np.array([[1.0], [1000.0], [0.001]])
 def test_special_vectors_have_these_accuracies(
     source: np.ndarray, target: np.ndarray, forward: float, backward: float
 ) -> None:
-    found = accuracy_at_1(source, target)
-    assert (found.forward, found.backward) == (pytest.approx(forward), pytest.approx(backward))
+    assert _accuracy(source, target) == pytest.approx((forward, backward))
 
 
 def test_of_equal_scores_the_first_line_counts() -> None:
     same = np.ones((4, 2), dtype=np.float32)
-    assert accuracy_at_1(same, same) == RetrievalAccuracy(25.0, 25.0, 4)
+    assert _accuracy(same, same) == (25.0, 25.0)
     target = _unit([0, 0, 90])
     source = _unit([0, 1, 90])
     # forward: 0 → line 0 ✓, 1 → line 0 of the two equal ones ✗, 90 ✓; backward: 0 → 0 ✓, the second 0 → 0 ✗, 90 ✓
-    assert accuracy_at_1(source, target) == RetrievalAccuracy(pytest.approx(200 / 3), pytest.approx(200 / 3), 3)
+    assert _accuracy(source, target) == (pytest.approx(200 / 3), pytest.approx(200 / 3))
 
 
 @pytest.mark.parametrize(("count", "width"), [(97, 32), (1013, 384)])
@@ -82,20 +92,20 @@ def test_rounding_does_not_choose_among_repeats(count: int, width: int) -> None:
     generator = np.random.default_rng(count)
     distinct = generator.standard_normal((count // 2, width)).astype(np.float32)
     some = np.concatenate((distinct, distinct))[generator.permutation(2 * (count // 2))]
-    assert accuracy_at_1(some, some) == RetrievalAccuracy(50.0, 50.0, len(some))
+    assert _accuracy(some, some) == (50.0, 50.0)
     near = some + 0.01 * generator.standard_normal(some.shape).astype(np.float32)
-    assert accuracy_at_1(near, some).forward == 50.0 == accuracy_at_1(some, near).backward
+    assert _accuracy(near, some)[0] == 50.0 == _accuracy(some, near)[1]
 
 
 def test_a_vector_that_is_nan_is_an_error() -> None:
     with pytest.raises(DataError, match="zero or not finite"):
-        accuracy_at_1(_unit([0, np.nan, 90]), _unit([0, 40, 90]))
+        _accuracy(_unit([0, np.nan, 90]), _unit([0, 40, 90]))
 
 
 @pytest.mark.parametrize(("sources", "targets"), [(3, 2), (0, 0), (0, 1)])
 def test_unequal_sides_are_refused(sources: int, targets: int) -> None:
     with pytest.raises(DataError, match=f"got {sources} source and {targets} target vectors"):
-        accuracy_at_1(np.ones((sources, 2)), np.ones((targets, 2)))
+        _accuracy(np.ones((sources, 2)), np.ones((targets, 2)))
 
 
 @pytest.mark.parametrize("count", [1023, 1024, 1025, 2100])
@@ -107,18 +117,18 @@ def test_it_is_what_the_whole_matrix_gives(count: int) -> None:
     b = target.astype(np.float64) / np.linalg.norm(target.astype(np.float64), axis=1, keepdims=True)
     scores = a @ b.T
     lines = np.arange(count)
-    result = accuracy_at_1(source, target)
-    assert result.forward == pytest.approx(100 * np.mean(scores.argmax(1) == lines), abs=0.01)
-    assert result.backward == pytest.approx(100 * np.mean(scores.argmax(0) == lines), abs=0.01)
-    assert 5 < result.forward < 95 and result.forward != result.backward
+    forward, backward = _accuracy(source, target)
+    assert forward == pytest.approx(100 * np.mean(scores.argmax(1) == lines), abs=0.01)
+    assert backward == pytest.approx(100 * np.mean(scores.argmax(0) == lines), abs=0.01)
+    assert 5 < forward < 95 and forward != backward
 
 
 def test_every_language_is_measured_apart() -> None:
     pairs = {"de": (["abc", "dd"], ["abc", "dd"]), "fr": (["abc", "dd"], ["dd", "abc"])}
     results = retrieval_by_language(_Letters(), pairs)
     assert list(results) == ["de", "fr"]
-    assert results["de"] == RetrievalAccuracy(100.0, 100.0, 2)
-    assert results["fr"] == RetrievalAccuracy(0.0, 0.0, 2)
+    assert [results[code]["forward"] for code in results] == [100.0, 0.0]
+    assert {figures["pairs"] for figures in results.values()} == {2}
 
 
 # The task
@@ -169,5 +179,5 @@ def test_the_real_tatoeba_sets(assets: Path) -> None:
     english = [PairSet(one.language, one.targets, one.targets) for one in sets]
     for one in english:
         repeats = 1000 - len(set(one.targets))
-        found = retrieval_by_language(_Letters(), {one.language: (one.sources, one.targets)})
-        assert 100 - found[one.language].forward >= 100 * repeats / 1000
+        found = TatoebaTask([one]).score(_Letters().encode)
+        assert 100 - found.languages[one.language]["forward"] >= 100 * repeats / 1000

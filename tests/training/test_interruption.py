@@ -27,7 +27,7 @@ from training_run import Run
 
 from hf_xsent import AlignmentTrainer, load_bitext
 from hf_xsent.errors import ModelError, OutputError, Stopped, TrainingError
-from hf_xsent.evaluation.retrieval import RetrievalAccuracy
+from hf_xsent.evaluation.task import Metrics
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.training import trainer as trainer_module
 from hf_xsent.training.callbacks import StopOnSignal
@@ -78,9 +78,9 @@ def test_a_checkpoint_that_a_signal_saved_is_not_the_best(run: Run, monkeypatch:
     settings: dict[str, Any] = {"max_steps": 15, "eval_steps": 1, "save_steps": 5}
     falling = iter(range(1000, 0, -1))
 
-    def measured(*_: Any, **__: Any) -> dict[str, RetrievalAccuracy]:
+    def measured(*_: Any, **__: Any) -> dict[str, Metrics]:
         accuracy = next(falling) / 10
-        return {"de": RetrievalAccuracy(accuracy, accuracy, 1)}
+        return {"de": dict.fromkeys(("mean", "forward", "backward", "beside"), accuracy)}
 
     monkeypatch.setattr(trainer_module, "retrieval_by_language", measured)
     run.start(**settings)

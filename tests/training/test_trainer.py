@@ -12,7 +12,8 @@ from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, SentenceEmbed
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
+from hf_xsent.evaluation.pairs import retrieval_by_language
+from hf_xsent.evaluation.task import Metrics
 from hf_xsent.training import callbacks
 from hf_xsent.training import trainer as trainer_module
 
@@ -146,9 +147,9 @@ def test_the_best_checkpoint_on_dev_is_what_stays(
 ) -> None:
     accuracies = iter([10.0, 50.0, 90.0, 60.0])
 
-    def measured(*_: Any, **__: Any) -> dict[str, RetrievalAccuracy]:
+    def measured(*_: Any, **__: Any) -> dict[str, Metrics]:
         accuracy = next(accuracies)
-        return {"de": RetrievalAccuracy(accuracy, accuracy, 1)}
+        return {"de": dict.fromkeys(("mean", "forward", "backward", "beside"), accuracy)}
 
     monkeypatch.setattr(trainer_module, "retrieval_by_language", measured)
     choosing: dict[str, Any] = {"eval_strategy": "steps", "eval_on_start": True, "load_best_model_at_end": True}
@@ -177,11 +178,13 @@ def test_dev_accuracy_is_measured_for_each_language(
     expected = retrieval_by_language(embedder, {language: bitext.pairs(language) for language in ("de", "fr")})
     accuracies = {f"eval_accuracy{end}" for end in ("", "_forward", "_backward", "_de", "_fr")}
     assert set(metrics) - {"epoch"} == {"eval_beside", *accuracies}
-    assert metrics["eval_beside"] == pytest.approx((expected["de"].beside + expected["fr"].beside) / 2)
-    assert metrics["eval_accuracy_de"] == expected["de"].mean
-    assert metrics["eval_accuracy_fr"] == expected["fr"].mean
-    assert metrics["eval_accuracy"] == pytest.approx((expected["de"].mean + expected["fr"].mean) / 2)
-    assert metrics["eval_accuracy_forward"] == pytest.approx((expected["de"].forward + expected["fr"].forward) / 2)
+    assert metrics["eval_beside"] == pytest.approx((expected["de"]["beside"] + expected["fr"]["beside"]) / 2)
+    assert metrics["eval_accuracy_de"] == expected["de"]["mean"]
+    assert metrics["eval_accuracy_fr"] == expected["fr"]["mean"]
+    assert metrics["eval_accuracy"] == pytest.approx((expected["de"]["mean"] + expected["fr"]["mean"]) / 2)
+    assert metrics["eval_accuracy_forward"] == pytest.approx(
+        (expected["de"]["forward"] + expected["fr"]["forward"]) / 2
+    )
     assert trainer.evaluate(bitext.train_dev_split(2)[1], metric_key_prefix="test").keys() == {
         name.replace("eval", "test") for name in metrics
     }
@@ -203,9 +206,9 @@ def test_measuring_does_not_count_as_training_time(
     clock = [0.0]
     monkeypatch.setattr(callbacks.time, "perf_counter", lambda: clock[0])
 
-    def slow(*_: Any, **__: Any) -> dict[str, RetrievalAccuracy]:
+    def slow(*_: Any, **__: Any) -> dict[str, Metrics]:
         clock[0] += 1000
-        return {"de": RetrievalAccuracy(1.0, 1.0, 1)}
+        return {"de": dict.fromkeys(("mean", "forward", "backward", "beside"), 1.0)}
 
     class Tick(TrainerCallback):
         def on_step_end(self, *_: Any, **__: Any) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from datasets import Features, List, Value
 
 from hf_xsent.errors import RecipeError, did_you_mean, import_extra
-from hf_xsent.evaluation.retrieval import accuracy_at_1
+from hf_xsent.evaluation.retrieval import TatoebaTask, retrieval_hits
 from hf_xsent.mining.calibration import best_threshold, f1_at_threshold
 from hf_xsent.mining.margin import MinedPairs
 
@@ -42,8 +42,8 @@ def translation_retrieval(predictions: Any, references: Any) -> dict[str, float]
 
     Predictions are embeddings of source sentences, references those of their translations, in the same order.
     """
-    accuracy = accuracy_at_1(np.asarray(predictions, np.float32), np.asarray(references, np.float32))
-    return {"forward": accuracy.forward, "backward": accuracy.backward, "mean": accuracy.mean}
+    hits = retrieval_hits(np.asarray(predictions, np.float32), np.asarray(references, np.float32))
+    return {name: float(value) for name, value in TatoebaTask.metrics(hits).items()}
 
 
 def bitext_mining_f1(predictions: Any, references: Any, threshold: float | None = None) -> dict[str, float]:

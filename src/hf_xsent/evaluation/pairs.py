@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,15 +13,12 @@ import numpy as np
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.hub import select_names
-from hf_xsent.evaluation.retrieval import nearest_of_own_side
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores
-from hf_xsent.mining.margin import best_by_margin
-from hf_xsent.mining.neighbours import nearest_both_ways
+from hf_xsent.evaluation.retrieval import pair_hits
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores
+from hf_xsent.models.text_encoder import SupportsEncode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-NEAREST = 5
 
 
 @dataclass(frozen=True)
@@ -68,12 +66,11 @@ class PairsTask(EvaluationTask):
         options: Any = {"cleaning": None, "max_pairs": max_pairs, "cache_dir": cache_dir, "split": "test"}
         bitext = load_bitext(source, target_language=target_language or "en", **options)
         codes = select_names("the bitext", bitext.languages, languages)
-        different = {code: dict.fromkeys(zip(*bitext.pairs(code), strict=True)) for code in codes}
-        return cls([PairSet(code, *map(list, zip(*pairs, strict=True))) for code, pairs in different.items()])
+        return cls([_different(code, *bitext.pairs(code)) for code in codes])
 
     def score(self, encode: Encode) -> Scores:
         """Measure both directions of each language."""
-        return self.scored({test_set.language: _hits(test_set, encode) for test_set in self.sets})
+        return self.scored({test_set.language: _hits(test_set, encode, encode) for test_set in self.sets})
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
@@ -88,21 +85,35 @@ class PairsTask(EvaluationTask):
         return metrics
 
 
-def _hits(test_set: PairSet, encode: Encode) -> np.ndarray:
-    """Return for each pair whether P@1, P@5, P@1 by margin and P@1 beside its side count it, in both directions."""
-    sides = [
-        np.unique(np.array(side, dtype=object), return_inverse=True) for side in (test_set.sources, test_set.targets)
-    ]
-    vectors = encode(sides[0][0].tolist()), encode(sides[1][0].tolist())
-    nearest = nearest_both_ways(*vectors, k=NEAREST, allow_fewer=True)
-    by_margin = best_by_margin(*vectors), best_by_margin(*vectors[::-1])
-    hits = np.empty((len(test_set.sources), 8), dtype=bool)
-    for direction, ((_, rows), (_, texts)) in enumerate(zip(sides, reversed(sides), strict=True)):
-        neighbours = nearest[direction]
-        found = neighbours.indices.numpy()[rows] == texts[:, None]
-        own = nearest_of_own_side(vectors[direction][rows], rows, texts)
-        hits[:, direction] = found[:, 0]
-        hits[:, 2 + direction] = found.any(1)
-        hits[:, 4 + direction] = by_margin[direction][rows] == texts
-        hits[:, 6 + direction] = found[:, 0] & (neighbours.cosines.numpy()[rows, 0] > own)
-    return hits
+def _different(language: str, sources: Sequence[str], targets: Sequence[str]) -> PairSet:
+    """Return each pair once."""
+    return PairSet(language, *map(list, zip(*dict.fromkeys(zip(sources, targets, strict=True)), strict=True)))
+
+
+def _hits(test_set: PairSet, *encoders: Encode) -> np.ndarray:
+    """Return the hits of each pair; encode each different text of a side once."""
+    vectors, numbers = list[np.ndarray](), list[np.ndarray]()
+    for side, encode in zip((test_set.sources, test_set.targets), encoders, strict=True):
+        texts = {text: number for number, text in enumerate(dict.fromkeys(side))}
+        numbers.append(np.array([texts[text] for text in side]))
+        vectors.append(encode(list(texts))[numbers[-1]])
+    return pair_hits(vectors[0], vectors[1], numbers)
+
+
+def retrieval_by_language(
+    model: SupportsEncode,
+    pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+    target_language: str | None = None,
+) -> dict[str, Metrics]:
+    """Measure the sources and targets of each language as the task ``pairs`` does.
+
+    A model with language embeddings needs ``target_language``; the keys of ``pairs`` are the languages of the sources.
+    """
+    task = PairsTask([_different(language, *sides) for language, sides in pairs.items()])
+    encode: Any = model.encode
+    rows = {}
+    for test_set in task.sets:
+        languages = () if target_language is None else (test_set.language, target_language)
+        encoders = [partial(encode, language=language) for language in languages] or [encode, encode]
+        rows[test_set.language] = _hits(test_set, *encoders)
+    return task.scored(rows).languages

@@ -1,9 +1,9 @@
-"""Measure retrieval of translations on Tatoeba or any dev set: accuracy@1 in both directions."""
+"""Measure retrieval of translations in both directions, and Tatoeba."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,61 +12,49 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores
+from hf_xsent.mining.margin import best_of_neighbours
 from hf_xsent.mining.neighbours import nearest_both_ways, nearest_one_way
-from hf_xsent.models.text_encoder import SupportsEncode
+from hf_xsent.mining.top_k import Neighbours
 
+NEAREST, MARGIN_K = 5, 4
 PROTOCOL = (
     "accuracy@1 by cosine, no margin; a query is correct if its nearest sentence has the same line number; "
     "ties go to the first line"
 )
 
 
-@dataclass(frozen=True)
-class RetrievalAccuracy:
-    """Percent of sentences whose nearest neighbour on the other side is their translation."""
+def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return for each pair whether P@1, P@5, P@1 by margin and P@1 beside the own side count it, in both directions.
 
-    forward: float  # source → target, xx→en
-    backward: float  # target → source, en→xx
-    pairs: int
-    beside: float = field(default=0.0, compare=False)  # nearer than all other sentences of both sides
-
-    @property
-    def mean(self) -> float:
-        """Return the mean of both directions."""
-        return (self.forward + self.backward) / 2
-
-
-def accuracy_at_1(source: np.ndarray, target: np.ndarray) -> RetrievalAccuracy:
-    """Measure how often the nearest neighbour of ``source[i]`` is ``target[i]``, and the reverse."""
-    hits = retrieval_hits(source, target)
-    source, target = unit(source), unit(target)
-    whole = np.flatnonzero(np.any(source, 1) & np.any(target, 1))  # zero vectors count as wrong
-    beside = _beside(source[whole], target[whole], hits[whole]) if len(whole) else hits[whole]
-    forward, backward = (100 * float(side.sum() / len(side)) for side in hits.T)
-    return RetrievalAccuracy(forward, backward, len(hits), beside=100 * float(beside.sum()) / hits.size)
-
-
-def _beside(source: np.ndarray, target: np.ndarray, hits: np.ndarray) -> np.ndarray:
-    """Return the hits whose translation is also nearer than the other sentences of the query's side; unit vectors."""
-    texts = _first_equal(source), _first_equal(target)
-    own = nearest_of_own_side(source, *texts), nearest_of_own_side(target, *reversed(texts))
-    return np.asarray(hits & ((source * target).sum(1)[:, None] > np.stack(own, axis=1)))
+    ``texts`` are the numbers of the texts of each side, in the order of their first pairs; a text is one candidate in
+    all its pairs. Of texts with equal vectors, the first is found. A pair with a zero vector, which has no cosine,
+    counts as wrong.
+    """
+    if len(source) != len(target) or len(source) == 0:
+        raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
+    vectors = [np.asarray(side, dtype=np.float32) for side in (source, target)]
+    hits, pairs = np.zeros((len(source), 8), dtype=bool), np.flatnonzero(vectors[0].any(1) & vectors[1].any(1))
+    if not len(pairs):
+        return hits
+    sides = [np.unique(side[pairs], return_index=True, return_inverse=True)[1:] for side in texts]
+    candidates = [side[pairs[first]] for side, (first, _) in zip(vectors, sides, strict=True)]
+    nearest = nearest_both_ways(candidates[0], candidates[1], k=NEAREST, allow_fewer=True)
+    few = [Neighbours(of_side.cosines[:, :MARGIN_K], of_side.indices[:, :MARGIN_K]) for of_side in nearest]
+    for direction, (neighbours, (_, rows), (_, answers)) in enumerate(zip(nearest, sides, sides[::-1], strict=True)):
+        first = _first_equal(vector.tobytes() for vector in candidates[1 - direction])  # rounding decides no ties
+        found = first[neighbours.indices[:, 0].numpy()][rows] == answers
+        among = (neighbours.indices.numpy()[rows] == answers[:, None]).any(1)
+        by_margin = first[best_of_neighbours(few[direction], few[1 - direction])][rows] == answers
+        own = nearest_of_own_side(vectors[direction][pairs], rows, answers)
+        beside = found & (neighbours.cosines[:, 0].numpy()[rows] > own)
+        hits[pairs, direction::2] = np.stack([found, among, by_margin, beside], axis=1)
+    return hits
 
 
 def retrieval_hits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return for each pair whether source finds target, and whether target finds source (N × 2)."""
-    if len(source) != len(target) or len(source) == 0:
-        raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
-    source, target = (np.asarray(side, dtype=np.float32) for side in (source, target))
-    lines = [np.flatnonzero(side.any(1)) for side in (source, target)]  # zero vectors have no cosine and count as wrong
-    hits = np.zeros((len(source), 2), dtype=bool)
-    if not all(map(len, lines)):
-        return hits
-    of_source, of_target = nearest_both_ways(source[lines[0]], target[lines[1]], k=1)
-    nearest_target, nearest_source = lines[1][of_source.indices[:, 0]], lines[0][of_target.indices[:, 0]]
-    hits[lines[0], 0] = _first_equal(target)[nearest_target] == lines[0]
-    hits[lines[1], 1] = _first_equal(source)[nearest_source] == lines[1]
-    return hits
+    """Return for each pair whether source finds target, and whether target finds source (N × 2), by line number."""
+    lines = np.arange(len(source))
+    return pair_hits(source, target, (lines, lines))[:, :2]
 
 
 def nearest_of_own_side(vectors: np.ndarray, texts: np.ndarray, translations: np.ndarray) -> np.ndarray:
@@ -83,38 +71,16 @@ def nearest_of_own_side(vectors: np.ndarray, texts: np.ndarray, translations: np
     return np.asarray(np.where(same, -np.inf, nearest.cosines.numpy()).max(1))
 
 
-def _first_equal(vectors: np.ndarray) -> np.ndarray:
-    """Return for each row the index of the first equal row, so that rounding does not decide ties."""
-    first: dict[bytes, int] = {}
-    return np.array([first.setdefault(vector.tobytes(), line) for line, vector in enumerate(vectors)])
+def _first_equal(values: Iterable[Hashable]) -> np.ndarray:
+    """Return for each value the place of the first equal one."""
+    first: dict[Hashable, int] = {}
+    return np.array([first.setdefault(value, place) for place, value in enumerate(values)])
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Scale vectors to unit length in float32; zero vectors stay zero."""
     vectors = np.asarray(vectors, dtype=np.float32)
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-def retrieval_by_language(
-    model: SupportsEncode,
-    pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]],
-    target_language: str | None = None,
-) -> dict[str, RetrievalAccuracy]:
-    """Measure accuracy@1 between the sources and targets of each language.
-
-    A model with language embeddings needs ``target_language``; the keys of ``pairs`` are the languages of the sources.
-    """
-    results = {}
-    for language, (sources, targets) in pairs.items():
-        if target_language is None:
-            vectors = model.encode([*sources, *targets])
-            results[language] = accuracy_at_1(vectors[: len(sources)], vectors[len(sources) :])
-        else:
-            encode: Any = model.encode
-            results[language] = accuracy_at_1(
-                encode(sources, language=language), encode(targets, language=target_language)
-            )
-    return results
 
 
 @dataclass(frozen=True)

@@ -93,10 +93,12 @@ def best_by_margin(source: Vectors, target: Vectors, k: int = 4, margin: str = "
     >>> best_by_margin(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[0.1, 1.0], [1.0, 0.1]])).tolist()
     [1, 0]
     """
-    pairs = mine_bitext(source, target, k, margin, "forward", allow_fewer=True)
-    best = np.empty(len(source), dtype=np.int64)
-    best[pairs.source] = pairs.target
-    return best
+    return best_of_neighbours(*nearest_both_ways(source, target, k, allow_fewer=True), margin)
+
+
+def best_of_neighbours(of_source: Neighbours, of_target: Neighbours, margin: str = "ratio") -> np.ndarray:
+    """Return for each source the target with the best margin among its neighbours."""
+    return _best(of_source, of_source.cosines.mean(1), of_target.cosines.mean(1), margin)[0].numpy()
 
 
 def pairs_of_neighbours(of_source: Neighbours, of_target: Neighbours, margin: str, candidates: str) -> MinedPairs:

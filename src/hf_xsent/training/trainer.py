@@ -18,7 +18,8 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
-from hf_xsent.evaluation.retrieval import RetrievalAccuracy, retrieval_by_language
+from hf_xsent.evaluation.pairs import retrieval_by_language
+from hf_xsent.evaluation.task import Metrics
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
@@ -336,12 +337,7 @@ class AlignmentTrainer(RunTrainer):
         )
 
 
-def _metrics(results: dict[str, RetrievalAccuracy]) -> dict[str, float]:
-    count = len(results)
-    return {
-        "accuracy": sum(result.mean for result in results.values()) / count,
-        "beside": sum(result.beside for result in results.values()) / count,
-        "accuracy_forward": sum(result.forward for result in results.values()) / count,
-        "accuracy_backward": sum(result.backward for result in results.values()) / count,
-        **{f"accuracy_{language}": result.mean for language, result in results.items()},
-    }
+def _metrics(results: Mapping[str, Metrics]) -> dict[str, float]:
+    names = {"accuracy": "mean", "beside": "beside", "accuracy_forward": "forward", "accuracy_backward": "backward"}
+    means = {name: sum(of[key] for of in results.values()) / len(results) for name, key in names.items()}
+    return means | {f"accuracy_{language}": of_language["mean"] for language, of_language in results.items()}
