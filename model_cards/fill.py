@@ -13,58 +13,53 @@ import yaml
 from hf_xsent.evaluation.report import read_reports
 from hf_xsent.models import METHODS
 from hf_xsent.pages.tables import Table
-from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_tables
-from hf_xsent.publishing.model_card import CardFacts, render_card
+from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
+from hf_xsent.publishing.model_card import render_card
 
 HERE = Path(__file__).parent
 RECIPES = HERE.parent / "trainer_scripts" / "recipes"
 RESULTS = HERE.parent / "benchmarks" / "results"
+ENCODING = {  # of all of these models
+    **{"plain": True, "normalize": False, "linear_map": False, "truncated": False, "prompted": False, "prompt": ""},
+    **{"files": [], "opened": []},
+}
 
 
 def filled(name: str, published: dict[str, Any]) -> str:
     """Render one card: the recipe that trains the model, and its paper's results."""
-    recipe = yaml.safe_load((RECIPES / published["recipe"]).read_text("utf-8"))
-    note = f"Source: {published['source']}."
-    facts = CardFacts(
-        name=name,
-        base_model=recipe["model"],
-        license=published["license"],
-        languages=published["languages"],
-        dimensions=published["dimensions"],
-        pooling=recipe.get("pooling", METHODS[recipe["method"]][0]().pooling),
-        max_length=recipe["max_length"],
-        recipe=recipe,
-        repository=f"org/{name}",
-        tables=[
-            EvaluationTable(
-                title=benchmark["title"],
-                table=Table(benchmark["header"], [[str(cell) for cell in row] for row in benchmark["rows"]]),
-                note=note,
-                measured=False,
-            )
-            for benchmark in published["tables"]
-        ],
-        recipe_title=f"The recipe `trainer_scripts/recipes/{published['recipe']}`",
+    note = (
+        "**No weights were trained for this card.** It describes the model that the recipe trains; all figures under "
+        "*Results* are the paper's."
     )
-    return str(render_card(facts))
+    title = f"The recipe `trainer_scripts/recipes/{published['recipe']}`"
+    facts = _facts(name, published) | {"note": note, "recipe_title": title}
+    tables = [
+        EvaluationTable(
+            title=f"{benchmark['title']} (**the paper's figures, not measured here**)",
+            table=Table(benchmark["header"], [[str(cell) for cell in row] for row in benchmark["rows"]]),
+            note=f"Source: {published['source']}.",
+        )
+        for benchmark in published["tables"]
+    ]
+    return str(render_card(facts, tables))
 
 
 def measured(name: str, trained: dict[str, Any]) -> str:
     """Render the card of a model that was trained here: its recipe and its measured results."""
-    recipe = yaml.safe_load((RECIPES / trained["recipe"]).read_text("utf-8"))
-    of_all = [report.settings for report in read_reports(RESULTS / trained["results"])]
+    note = f"**The weights are not published**: `docs/train_a_strong_model.md` has the commands that write `{name}`."
+    facts = _facts(name, trained) | {"note": note}
+    path = RESULTS / trained["results"]
+    of_all = [report.settings for report in read_reports(path)]
     fingerprints = {settings["model_fingerprint"] for settings in of_all if settings["model"] == trained["model"]}
-    facts = CardFacts(
-        name=name,
-        **{key: trained[key] for key in ("base_model", "license", "languages", "dimensions", "training")},
-        pooling=recipe["pooling"],
-        max_length=recipe["max_length"],
-        recipe=recipe,
-        repository=f"org/{name}",
-        tables=read_tables(RESULTS / trained["results"], fingerprints=fingerprints),
-    )
-    note = "> **The weights are not published**: `docs/train_a_strong_model.md` has the commands that train them."
-    return str(render_card(facts)).replace("\n## Use\n", f"\n{note}\n\n## Use\n", 1)
+    return str(render_card(facts, tabulate(read_results([path], fingerprints), facts)))
+
+
+def _facts(name: str, stated: dict[str, Any]) -> dict[str, Any]:
+    """Return what is stated of a model, its recipe, and how the recipe's model encodes."""
+    recipe = yaml.safe_load((RECIPES / stated["recipe"]).read_text("utf-8"))
+    pooling = recipe.get("pooling") or METHODS[recipe["method"]][0]().pooling
+    facts = {"name": name, "repository": name, "base_model": recipe.get("model"), "pooling": pooling}
+    return ENCODING | facts | stated | {"max_length": recipe["max_length"], "recipe": recipe}
 
 
 def cards() -> dict[str, str]:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from card_facts import card_facts
+from card_facts import STORED
 from local_hub import TOKEN, LocalHub
 from transformers import AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, export_sentence_transformer
-from hf_xsent.publishing.model_card import render_card
+from hf_xsent.publishing.model_card import compose_card, write_card
 
 SOURCE = Path(__file__).parents[2] / "src"
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -25,7 +25,7 @@ def exported(encoder_folders: dict[str, Path], tmp_path: Path) -> Path:
     model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["xlm-roberta"]), pooling="mean", max_length=16)
     tokenizer = AutoTokenizer.from_pretrained(encoder_folders["xlm-roberta"])
     folder = export_sentence_transformer(model.eval(), tmp_path / "exported", tokenizer, verify=False)
-    (folder / "README.md").write_text(f"{render_card(card_facts())}\n", "utf-8")
+    write_card(folder, STORED, compose_card(folder, STORED, "org/dap-tiny"))
     return folder
 
 

@@ -38,9 +38,9 @@ def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs
     tokenizer = AutoTokenizer.from_pretrained(folder)
     trainer = AlignmentTrainer(model, arguments, bitext, None, tokenizer)
     trainer.hub_model_id = "org/tiny"
-    trainer.save_model()
-    trainer.create_model_card(model_name="tiny", license="mit", finetuned_from="org/base")
+    trainer.create_model_card(model_name="tiny", license="mit", finetuned_from="org/base")  # saves the model, too
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
+    assert (tmp_path / "out/model.safetensors").is_file() and facts_of_run(tmp_path / "out")["license"] == "mit"
     assert card.data.license == "mit" and card.data.base_model == "org/base" and card.data.language == ["de", "en"]
     assert 'SentenceTransformer("org/tiny")' in card.text and "picks its translation" in card.text
     trainer.create_model_card("sw", dataset_tags="org/pairs")

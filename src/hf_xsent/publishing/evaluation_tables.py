@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from huggingface_hub import EvalResult
 
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.registry import TASKS
-from hf_xsent.evaluation.report import Report, read_reports
+from hf_xsent.evaluation.report import Report, join_settings, read_reports
 from hf_xsent.pages.tables import Table
 
 # By task: the name of the metric on the Hub and in tables.
@@ -30,55 +28,48 @@ _GROUP_ON_THE_HUB = {"sts17": "6 tracks, without es-en-wmt"}  # whose mean is co
 
 @dataclass(frozen=True)
 class EvaluationTable:
-    """A table of one benchmark's results, and their mean for the Hub; ``measured`` is false for a paper's results."""
+    """A table of one benchmark's results, and their mean for the Hub."""
 
     title: str
     table: Table
     note: str
     result: EvalResult | None = None
-    measured: bool = True
 
 
-def read_tables(
-    *paths: str | Path,
-    fingerprints: Collection[str] | None = None,
-    encoding: Mapping[str, Any] = MappingProxyType({}),
-    start: str = "",
-) -> list[EvaluationTable]:
-    """Return a table per benchmark from results files; with ``fingerprints``, from results of a model with one of them.
-
-    Results with other settings than ``encoding``, such as another layer, are in tables only, and not for the Hub.
-    ``start`` is the encoder before training, with which they may be compared.
-    """
+def read_results(paths: Iterable[str | Path], fingerprints: Collection[str]) -> list[Report]:
+    """Read the results of a model with one of these fingerprints, without its name: a run and its export have two."""
     reports = []
     for path in paths:
         named = read_reports(path)
         if not named:
             missing = f"{path} has no results" if Path(path).is_file() else f"no such file: {path}"
             raise DataError(f"{missing}: write results with hf-xsent evaluate --output")
-        of_model = [
-            report
-            for report in named
-            if fingerprints is None or report.settings.get("model_fingerprint") in fingerprints
-        ]
+        of_model = [report for report in named if report.settings.get("model_fingerprint") in fingerprints]
         if not of_model:
             others = ", ".join(dict.fromkeys(str(report.settings["model"]) for report in named))
             raise DataError(
                 f"{path} has results of {others}, not of this model: evaluate the folder that you publish, or the one "
                 "that it was exported from"
             )
-        reports += of_model
-    different = {_measured(report): report for report in sorted(reports, key=lambda report: bool(report.differences))}
-    return [_table(report, encoding, start) for report in different.values()]
+        for report in sorted(of_model, key=lambda report: bool(report.differences)):
+            settings = {name: value for name, value in report.settings.items() if name != "model"}
+            reports.append(replace(report, settings=settings))
+    return reports
 
 
-def _measured(report: Report) -> str:
-    """Return task, settings and data as JSON, without the name of the model, which a run and its export differ in."""
-    settings = {name: value for name, value in report.settings.items() if name not in ("model", "model_fingerprint")}
-    return json.dumps([report.task, settings, report.data_fingerprint], sort_keys=True)
+def tabulate(reports: Iterable[Report], encoding: Mapping[str, Any], start: str = "") -> list[EvaluationTable]:
+    """Return a table for each result. ``start`` is the encoder before training, with which it may be compared.
+
+    Results of another layer, pooling, length or width than those of ``encoding`` are not for the Hub.
+    """
+    names = {"dim": "dimensions", "max_length": "max_length", "layer": "layer", "pooling": "pooling"}
+    if encoding["layer"] is None:  # a mix of layers, whose sum and mean have the same cosines
+        del names["pooling"]
+    expected = {name: encoding[known] for name, known in names.items()}
+    return [_table(report, expected, start) for report in reports]
 
 
-def _table(report: Report, encoding: Mapping[str, Any], start: str) -> EvaluationTable:
+def _table(report: Report, expected: Mapping[str, Any], start: str) -> EvaluationTable:
     """Tabulate one benchmark: a row for each language or pair, and for the mean of each group."""
     task = TASKS[report.task]
     names = set(report.languages)
@@ -86,12 +77,11 @@ def _table(report: Report, encoding: Mapping[str, Any], start: str) -> Evaluatio
         names = {name.split()[0] for name in names}  # without the data split
     unit = "language pair" if report.task in ("bucc", "sts17", "sts22") else "language"
     measured = f"{len(names)} {unit}{'s' * (len(names) > 1)}"
-    settings = ", ".join(f"{key} {value}" for key, value in report.settings.items() if key != "model")
-    as_exported = all(report.settings.get(name, value) == value for name, value in encoding.items())
+    as_exported = all(report.settings.get(name, value) == value for name, value in expected.items())
     return EvaluationTable(
         title=f"{task.title}{f' of {own}' if (own := _own_data(report)) else ''}, {measured}",
         table=_with_start(report.table(unit, task), report, start),
-        note=f"{report.protocol}. {settings}.",
+        note=f"{report.protocol}. {join_settings(report.settings)}.",
         result=_result(report, measured) if as_exported and report.task in _ON_THE_HUB else None,
     )
 
@@ -105,8 +95,7 @@ def _with_start(table: Table, report: Report, start: str) -> Table:
     """Add the main metric of the model with which the results are compared, if they are."""
     if not report.differences:
         return table
-    other, metric = Path(report.compared_with), TASKS[report.task].main_metric
-    compared = other.name if other.is_absolute() else str(other)
+    compared, metric = report.compared_with, TASKS[report.task].main_metric
     figures = [metrics[metric] - report.differences[name][metric][0] for _, name, metrics in report.rows()]
     heading = f"{TASKS[report.task].headings[metric]}: {'before training' if compared == start else compared}"
     return Table([*table.header, heading], [[*row, figure] for row, figure in zip(table.rows, figures, strict=True)])

@@ -40,7 +40,7 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
         json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         for path in (Path(folder) / name for name in ("config.json", "tokenizer_config.json", RUNTIMES_FILE))
     )
-    settings = config.get(SETTINGS, config)
+    settings, encoder = config.get(SETTINGS, config), config.get("encoder_config", config)
     pooling, mixes_layers = settings["pooling"], settings["model_type"] == "dual-pivot"
     if mixes_layers and pooling == "mean":
         pooling = "mean of layers"
@@ -50,13 +50,14 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
         "prompted": bool(settings.get("prompts")),
         "prompt": (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",
         "pooling": pooling,
+        "layer": None if mixes_layers else encoder["num_hidden_layers"],
         "max_length": settings["max_length"],
         "normalize": settings["normalize"],
         "linear_map": "map" in read_modules(str(folder)),
-        "dimensions": settings.get("dim") or config.get("encoder_config", config)["hidden_size"],
+        "dimensions": settings.get("dim") or encoder["hidden_size"],
         "truncated": settings.get("dim") is not None,
         "plain": "encoder_config" not in config,
-        "pad_id": config.get("encoder_config", config).get("pad_token_id") or 0,
+        "pad_id": encoder.get("pad_token_id") or 0,
         "pad_token": str(tokenizer.get("pad_token", "")),
         "token_types": "token_type_ids" in tokenizer.get("model_input_names", ()),
         "files": [file for file in SERVED_FILES if (Path(folder) / file).is_file()],

@@ -11,11 +11,20 @@ from huggingface_hub import HfApi, get_token
 from huggingface_hub.errors import HTTPError
 
 from hf_xsent.errors import OutputError, did_you_mean
-from hf_xsent.files import readable_size, write_text
+from hf_xsent.files import readable_size
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import OF_EXPORTS, check_export
-from hf_xsent.publishing.model_card import NOT_ON_THE_HUB, card_metadata, compose_card, hub_language, listed
+from hf_xsent.publishing.model_card import (
+    NOT_ON_THE_HUB,
+    add_facts,
+    card_metadata,
+    compose_card,
+    hub_language,
+    is_generated,
+    listed,
+    write_card,
+)
 from hf_xsent.publishing.runtimes import resource
 from hf_xsent.publishing.settings import PublishSettings
 from hf_xsent.settings.command import command
@@ -48,8 +57,9 @@ class Published:
 
 @command(PublishSettings)
 def publish(settings: PublishSettings) -> Published:
-    """Write the card of an exported folder if needed, check the folder, and upload it; the same call resumes.
+    """Write the card of an exported folder, check the folder, and upload it; the same call resumes.
 
+    What a call states is stored in the folder; a card that was edited is not changed.
     ``results`` are files written by ``evaluate``, of this folder or of the one that it was exported from.
 
     ```python
@@ -59,15 +69,21 @@ def publish(settings: PublishSettings) -> Published:
     publish("exported/mine", "org/mine", results=["results.json"], **facts, dry_run=True)
     ```
     """
+    check_export(settings.folder)
     if settings.check:
         check_runtimes(settings.folder, settings.node)
-    card = {name: getattr(settings, name) for name in ("license", "name", "base_model", "languages", "datasets")}
-    if any(card.values()) or settings.results or settings.run or not Path(settings.folder, "README.md").is_file():
-        card |= {"repository": settings.repository, "name": settings.name or settings.repository.rsplit("/", 1)[-1]}
-        path = Path(settings.folder, "README.md")
-        text = compose_card(settings.folder, settings.run, settings.results or [], card)
-        check_card(text, path)
-        write_text(path, text)
+    stated = {name: getattr(settings, name) for name in ("license", "name", "base_model", "languages", "datasets")}
+    path = Path(settings.folder, "README.md")
+    if not path.is_file() or is_generated(path.read_text(encoding="utf-8")):
+        facts = add_facts(settings.folder, settings.run, settings.results or (), stated)
+        card = compose_card(settings.folder, facts, settings.repository)
+        check_card(card, path)
+        write_card(settings.folder, facts, card)
+    elif any(stated.values()) or settings.results or settings.run:
+        raise OutputError(
+            f"{path} was edited, or is not from this command, and is not changed: edit it, or move it away, publish "
+            "again, and copy your text into the new card"
+        )
     sizes = plan_upload(settings.folder)
     return Published(sizes, None if settings.dry_run else _upload(settings))
 

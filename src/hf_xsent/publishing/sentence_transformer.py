@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase, Trainer
 
 from hf_xsent.errors import ModelError, import_extra
-from hf_xsent.files import file_digest, write_json, write_text, writing
+from hf_xsent.files import file_digest, writing
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
@@ -21,10 +21,10 @@ from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.averaging import average_weights
 from hf_xsent.publishing.check import check_runtimes
-from hf_xsent.publishing.export_folder import RUN_FACTS, check_replaceable, encoding_facts
+from hf_xsent.publishing.export_folder import check_replaceable
 from hf_xsent.publishing.gguf import export_gguf
 from hf_xsent.publishing.language_subspace import language_free_map, read_texts
-from hf_xsent.publishing.model_card import CardFacts, facts_of_mean, render_card
+from hf_xsent.publishing.model_card import compose_card, facts_of_mean, write_card
 from hf_xsent.publishing.onnx import export_onnx, export_openvino, load_onnxruntime, quantize_onnx
 from hf_xsent.publishing.settings import ExportSettings
 from hf_xsent.runs.identity import identify_model
@@ -76,22 +76,20 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
         if isinstance(model, SentenceEncoder):
-            run, facts = getattr(model.encoder, "last_run", None) or ("", {})
+            run, stored = getattr(model.encoder, "last_run", None) or ("", {})
         else:
-            run, facts = model, facts_of_mean([str(model), *(settings.average or ())])
-        if facts:  # results of the run are those of the export, unless its embeddings were changed
-            is_run = not (settings.remove_language or settings.average)
-            if isinstance(model, SentenceEncoder):  # others may have trained it since
-                is_run = is_run and _weights_of(part) == _weights_of(Path(str(run)))
-            origin = identify_model(str(run)) if is_run else ""
-            write_json(part / RUN_FACTS, facts | {"exported_from": origin})
+            run, stored = model, facts_of_mean([str(model), *(settings.average or ())])
+        is_run = bool(stored) and not (settings.remove_language or settings.average)
+        if isinstance(model, SentenceEncoder):  # others may have trained it since
+            is_run = is_run and _weights_of(part) == _weights_of(Path(run))
+        of_run = {"exported_from": identify_model(str(run))} if is_run else {"exported_from": "", "results": []}
+        facts = {"languages": [*texts]} | stored | of_run  # results of the run are those of the export
         if settings.verify:
             _verify(embedder, part, settings.dtype)
         _add_formats(settings, part)
         if settings.check:
             check_runtimes(part, settings.node)
-        card = render_card(CardFacts(**{"name": folder.name, "languages": [*texts]} | facts | encoding_facts(part)))
-        write_text(part / "README.md", f"{card}\n")
+        write_card(part, facts, compose_card(part, facts, folder.name))
     logger.info('exported to %s: open it with SentenceTransformer("%s")', folder, folder)
     return folder
 

@@ -143,7 +143,8 @@ class PublishSettings:
     hf-xsent publish exported/mine org/mine --results results.json --license apache-2.0 --dry_run
     hf-xsent publish exported/mine org/mine --private
 
-    The card is written only if it is missing or a setting of the card is given, so that an edited card stays.
+    What the flags of the card state is stored in the folder (training.json), from which the card is written each time.
+    A card that was edited is not changed.
     """
 
     folder: str = setting(None, "Upload this folder, written by hf-xsent export.", positional=True, required=True)
@@ -154,7 +155,7 @@ class PublishSettings:
     )
     message: str | None = setting(None, "Commit message. (default: Upload NAME with hf-xsent)")
     dry_run: bool = setting(False, "Write the card, check the folder, list files; upload nothing.")
-    check: bool = check_setting("runtimes.json, and the card if it is written")
+    check: bool = check_setting("runtimes.json and the card")
     node: str | None = node_setting()
     license: str | None = setting(None, "Card: licence of the weights: apache-2.0, cc-by-nc-4.0, …")
     results: list[str] | None = setting(
@@ -172,7 +173,7 @@ class PublishSettings:
     name: str | None = setting(None, "Card: name of the model. (default: that of the repository)")
     run: str | None = setting(
         None,
-        "Card: read recipe and trainer state from this run. (default: what the export stores of its run)",
+        "Card: read the facts of training from this run. (default: what the export stores of its run)",
         metavar="FOLDER",
     )
 

@@ -12,8 +12,14 @@ from transformers import Trainer, TrainingArguments
 from transformers.trainer_pt_utils import AcceleratorConfig
 
 from hf_xsent.files import is_local, write_text
-from hf_xsent.publishing.export_folder import encoding_facts
-from hf_xsent.publishing.model_card import CardFacts, facts_of_all, facts_of_run, render_card
+from hf_xsent.publishing.model_card import (
+    compose_card,
+    facts_of_all,
+    facts_of_run,
+    stated_facts,
+    without_folders,
+    write_card,
+)
 from hf_xsent.settings.declare import default_of
 from hf_xsent.training.identity import starting_model
 from hf_xsent.training.recipe import recipe_settings
@@ -65,23 +71,22 @@ def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
     start = str(recipe.get("model", ""))
     local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
     facts = {
-        "name": Path(str(trainer.args.output_dir)).resolve().name,
         "base_model": "" if is_local(start) else start,
         "languages": sorted({*pairs, str(recipe["target_language"])}) if pairs else [],
-        "recipe": {key: _without_folders(value) for key, value in recipe.items() if key not in local},
+        "recipe": without_folders({key: value for key, value in recipe.items() if key not in local}),
         "pairs": pairs,
         "ledger": dict(getattr(bitext, "ledger", {})),
         "training": _training_sentences(trainer),
     }
     before, earlier = getattr(trainer, "continued", None) or (start, facts_of_run(start) if start else {})
-    if not earlier:
+    if "recipe" not in earlier:
         return facts
     stages = (
         f"It continued the training of {Path(before).name}: pairs and languages are of all stages, recipe and steps of "
         "the last."
     )
-    facts |= {"base_model": earlier["base_model"], "training": [*facts["training"], stages]}
-    return facts | facts_of_all([earlier, facts])
+    facts |= {name: earlier.get(name, "") for name in ("base_model", "local_start")}
+    return facts | {"training": [*facts["training"], stages]} | facts_of_all([earlier, facts])
 
 
 def _training_sentences(trainer: Any) -> list[str]:
@@ -113,19 +118,8 @@ def _training_sentences(trainer: Any) -> list[str]:
     return sentences
 
 
-def write_run_card(trainer: Trainer, folder: str | Path, **known: Any) -> None:
-    """Write the model card of a run, or of its export, into its folder; ``known`` facts replace those of the run."""
-    folder = Path(folder)
-    facts = facts_of_trainer(trainer) | encoding_facts(folder) | {"repository": trainer.hub_model_id or ""}
-    card = render_card(CardFacts(**facts | {key: value for key, value in known.items() if value}))
-    write_text(folder / "README.md", f"{card}\n")
-
-
-def _without_folders(value: Any) -> Any:
-    """Reduce absolute paths to the file name."""
-    if isinstance(value, str):
-        name, equals, path = value.rpartition("=")
-        return name + equals + Path(path).name if path.startswith("/") else value
-    if isinstance(value, Mapping):
-        return {key: _without_folders(item) for key, item in value.items()}
-    return [_without_folders(item) for item in value] if isinstance(value, list | tuple) else value
+def write_run_card(trainer: Trainer, folder: str | Path, **stated: Any) -> None:
+    """Write the model card of a run, or of its export, into its folder; facts ``stated`` replace those of the run."""
+    facts = facts_of_trainer(trainer) | stated_facts(stated)
+    name = trainer.hub_model_id or Path(str(trainer.args.output_dir)).resolve().name
+    write_card(folder, facts, compose_card(folder, facts, name))

@@ -75,11 +75,12 @@ class RunTrainer(SavingTrainer):
     def write_upload(self, folder: Path, **facts: Any) -> None:
         """Write the model without the weights that only training needs, and its card."""
         save_model(self.model, folder, heads=False)
-        write_json(folder / RUN_FACTS, facts_of_trainer(self))
         write_run_card(self, folder, **_in_words_of_cards(facts))
 
     def create_model_card(self, language: Any = None, license: Any = None, **facts: Any) -> None:  # type: ignore[override]
-        """Write the model card of the run."""
+        """Write the model card of the run, and the model that it describes, unless that is saved."""
+        if not (Path(str(self.args.output_dir)) / "config.json").is_file():
+            self.save_model()
         if self.is_world_process_zero():
             facts |= {"language": language, "license": license}
             write_run_card(self, str(self.args.output_dir), **_in_words_of_cards(facts))
