@@ -18,6 +18,7 @@ from typing import Any
 from hf_xsent.data.languages import code_at_end, find_language
 from hf_xsent.data.readers.columns import language_of_columns
 from hf_xsent.data.readers.hub import choose_split
+from hf_xsent.data.readers.records import rows_of_dataset
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, move_into_place
@@ -84,7 +85,9 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
     if isinstance(data, Mapping):  # DatasetDict
         data = choose_split("the data set", data, split)
     data = data.collect() if hasattr(data, "collect") else data
-    if hasattr(data, _ARROW) and hasattr(data, "columns") and not _is_dataset(data):  # not a series
+    if _is_dataset(data):
+        data = rows_of_dataset(data)
+    elif hasattr(data, _ARROW) and hasattr(data, "columns"):  # not a series
         import pyarrow as pa
 
         data = data.reset_index(drop=True) if hasattr(data, "reset_index") else data  # of pandas: not a column
