@@ -15,7 +15,7 @@ from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning import repeats
 from hf_xsent.data.cleaning.repeats import normalise
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.data.readers.records import NEGATIVES
+from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 

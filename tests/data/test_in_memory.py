@@ -14,7 +14,7 @@ from datasets import Dataset, DatasetDict
 from hf_xsent import load_bitext
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.data.readers.records import NEGATIVES
+from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.errors import DataError
 
 Pairs = list[tuple[str, str]]

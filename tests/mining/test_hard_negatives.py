@@ -14,7 +14,7 @@ from training_run import Pairs, Run
 from hf_xsent import mine_negatives
 from hf_xsent.cli import main
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.data.readers.records import NEGATIVES
+from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.errors import DataError, OutputError, RecipeError
 from hf_xsent.mining.hard_negatives import MinedNegatives
 from hf_xsent.mining.settings import MineNegativesSettings

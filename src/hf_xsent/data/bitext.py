@@ -17,8 +17,8 @@ from hf_xsent.data.cleaning.repeats import Hashes, Rows, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import Columns
+from hf_xsent.data.readers.fields import LEDGER
 from hf_xsent.data.readers.formats import OnError, read_pairs
-from hf_xsent.data.readers.records import LEDGER
 from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError

@@ -16,8 +16,8 @@ from hf_xsent.data.arrow import read_batches, read_counts, write_distinct
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.data.readers.formats import LinkedPair, OnError, read_linked_pairs
-from hf_xsent.data.readers.records import arrow_columns
+from hf_xsent.data.readers.fields import LinkedPair, arrow_columns
+from hf_xsent.data.readers.formats import OnError, read_linked_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.readers.compression import is_jsonl, strip_compression
-from hf_xsent.data.readers.records import arrow_columns
+from hf_xsent.data.readers.fields import arrow_columns
 from hf_xsent.errors import OutputError
 from hf_xsent.files import check_writable, write_text, writing
 

@@ -19,7 +19,7 @@ from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.output import one_line, write_records
 from hf_xsent.data.pairs import record_of, store_pairs
 from hf_xsent.data.readers.columns import parse_columns
-from hf_xsent.data.readers.records import NEGATIVES
+from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.sentences import Sentences, store_sentences
 from hf_xsent.files import check_writable, digest

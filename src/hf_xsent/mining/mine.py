@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.output import check_output, write_records
-from hf_xsent.data.readers.records import LICENCE
+from hf_xsent.data.readers.fields import LICENCE
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.calibration import best_threshold, read_gold

@@ -17,7 +17,7 @@ from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.identification import check_language
 from hf_xsent.data.output import check_output, one_line, write_records
 from hf_xsent.data.pairs import open_pairs, record_of, store_pairs
-from hf_xsent.data.readers.records import LEDGER, PAIR_FIELDS
+from hf_xsent.data.readers.fields import LEDGER, PAIR_FIELDS
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.parquet import is_parquet
 from hf_xsent.mining.settings import ScoreSettings

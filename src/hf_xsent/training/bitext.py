@@ -11,7 +11,7 @@ from typing import Any
 from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import parse_columns
-from hf_xsent.data.readers.records import NEGATIVES
+from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources, state_columns
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.sides import TextSides

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.readers.records import NEGATIVES
+from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.sampling.mixing import mixing_probabilities
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError

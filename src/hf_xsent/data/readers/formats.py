@@ -13,27 +13,13 @@ from typing import Any, Literal, TypeVar
 from hf_xsent.data.identification import check_order
 from hf_xsent.data.readers.catalogs import read_mo, read_po
 from hf_xsent.data.readers.columns import CURE, choose_columns, is_header
-from hf_xsent.data.readers.records import (
-    LEDGER,
-    LICENCE,
-    LICENSE,
-    NEGATIVES,
-    PAIR_FIELDS,
-    check_negatives,
-    names_of,
-    open_parquet,
-    read_dataset,
-    read_jsonl,
-    value_of,
-)  # fmt: skip
+from hf_xsent.data.readers.fields import LEDGER, LICENCE, LICENSE, PAIR_FIELDS, LinkedPair, checked_pair
+from hf_xsent.data.readers.records import names_of, open_parquet, read_dataset, read_jsonl, value_of
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.readers.tables import read_csv, read_moses, read_tsv
 from hf_xsent.data.readers.tmx import read_tmx
-from hf_xsent.data.words.links import check_links
-from hf_xsent.errors import DataError, shortened
+from hf_xsent.errors import DataError
 
-# source, target, links, negatives of both sides, origin, licence
-LinkedPair = tuple[str, str, str | None, list[str] | None, list[str] | None, str | None, str | None]
 OnError = Literal["raise", "skip"]
 Row = TypeVar("Row")
 Numbered = Iterator[tuple[int, Row | DataError]]
@@ -55,7 +41,7 @@ def read_pairs(source: BitextSource) -> Iterator[tuple[str, str]]:
 def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
     """Stream pairs with their word links and negatives, and a `DataError` in place of each bad row."""
     pairs = (
-        texts if isinstance(texts, DataError) else _checked_pair(source, number, *texts)
+        texts if isinstance(texts, DataError) else checked_pair(source, number, *texts)
         for number, texts in _read(source)
     )
     first = list(islice(pairs, _FIRST_PAIRS))
@@ -150,26 +136,6 @@ def _choose(source: BitextSource, place: str, names: list[str]) -> tuple[int, in
     if source.columns is None and any(name.startswith(_OPUS) for name in names):
         names = [name.removeprefix(_OPUS) if name.startswith(_OPUS) else "" for name in names]
     return choose_columns(place, names, source.columns, source.language, source.target_language)
-
-
-def _checked_pair(source: BitextSource, number: int, first: Any, second: Any, *others: Any) -> LinkedPair | DataError:
-    """Return the stripped texts of a row, its links and its negatives, or an error."""
-    for side, text in (("source", first), ("target", second)):
-        if not isinstance(text, str) or not text.strip():
-            kind = (
-                "missing" if text is None else "empty" if isinstance(text, str) else f"not text but {shortened(text)}"
-            )
-            cure = "fix it, or skip bad rows by on_error of load_bitext or pretrain"
-            return DataError(f"{source.place(number)}: the {side} side is {kind}; {cure}")
-    first, second = first.strip(), second.strip()
-    if not any(others):
-        return first, second, None, None, None, None, None
-    place, (links, *negatives, origin, licence) = source.place(number), others
-    checked: list[Any] = [check_links(links, place, first, second)]
-    checked += [check_negatives(place, name, side) for name, side in zip(NEGATIVES, negatives, strict=True)]
-    checked += [str(text).strip() or None if text == text and text is not None else None for text in (origin, licence)]
-    error = next((value for value in checked if isinstance(value, DataError)), None)
-    return error or (first, second, *checked)
 
 
 def _check_sides(source: BitextSource, first: list[LinkedPair]) -> None:

@@ -13,19 +13,7 @@ from hf_xsent.data.readers.sources import is_saved_dataset
 from hf_xsent.errors import DataError
 from hf_xsent.files import is_local
 
-NEGATIVES = ("source_negatives", "target_negatives")  # each a list of sentences that are not translations of the pair
 _BATCH_ROWS = 1000
-
-LICENCE, LICENSE = "licence", "license"  # two spellings of one column
-LEDGER = ("origin", LICENCE)  # where a pair is from, and the licence of its use
-PAIR_FIELDS = ("source", "target", "links", *NEGATIVES, *LEDGER)
-
-
-def arrow_columns() -> dict[str, Any]:
-    """Return the Arrow type of each field of a pair."""
-    import pyarrow as pa
-
-    return {name: pa.list_(pa.string()) if name in NEGATIVES else pa.string() for name in PAIR_FIELDS}
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | DataError]]:
@@ -93,12 +81,3 @@ def value_of(record: Mapping[str, Any], name: str) -> Any:
     for key in name.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value
-
-
-def check_negatives(place: str, name: str, negatives: Any) -> list[str] | DataError | None:
-    """Return the negatives of one side of a pair, None if it has none, or a `DataError`."""
-    if not negatives:
-        return None
-    if not isinstance(negatives, list) or not all(isinstance(text, str) and text.strip() for text in negatives):
-        return DataError(f'{place}: {name} is not a list of sentences; write {{..., "{name}": ["..."]}}')
-    return [text.strip() for text in negatives]

@@ -1,0 +1,52 @@
+"""Name, type and check the fields of a sentence pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.data.words.links import check_links
+from hf_xsent.errors import DataError, shortened
+
+# source, target, links, negatives of both sides, origin, licence
+LinkedPair = tuple[str, str, str | None, list[str] | None, list[str] | None, str | None, str | None]
+NEGATIVES = ("source_negatives", "target_negatives")  # each a list of sentences that are not translations of the pair
+LICENCE, LICENSE = "licence", "license"  # two spellings of one column
+LEDGER = ("origin", LICENCE)  # where a pair is from, and the licence of its use
+PAIR_FIELDS = ("source", "target", "links", *NEGATIVES, *LEDGER)
+
+
+def arrow_columns() -> dict[str, Any]:
+    """Return the Arrow type of each field of a pair."""
+    import pyarrow as pa
+
+    return {name: pa.list_(pa.string()) if name in NEGATIVES else pa.string() for name in PAIR_FIELDS}
+
+
+def checked_pair(source: BitextSource, number: int, first: Any, second: Any, *others: Any) -> LinkedPair | DataError:
+    """Return the stripped texts of a row, its links and its negatives, or an error."""
+    for side, text in (("source", first), ("target", second)):
+        if not isinstance(text, str) or not text.strip():
+            kind = (
+                "missing" if text is None else "empty" if isinstance(text, str) else f"not text but {shortened(text)}"
+            )
+            cure = "fix it, or skip bad rows by on_error of load_bitext or pretrain"
+            return DataError(f"{source.place(number)}: the {side} side is {kind}; {cure}")
+    first, second = first.strip(), second.strip()
+    if not any(others):
+        return first, second, None, None, None, None, None
+    place, (links, *negatives, origin, licence) = source.place(number), others
+    checked: list[Any] = [check_links(links, place, first, second)]
+    checked += [_check_negatives(place, name, side) for name, side in zip(NEGATIVES, negatives, strict=True)]
+    checked += [str(text).strip() or None if text == text and text is not None else None for text in (origin, licence)]
+    error = next((value for value in checked if isinstance(value, DataError)), None)
+    return error or (first, second, *checked)
+
+
+def _check_negatives(place: str, name: str, negatives: Any) -> list[str] | DataError | None:
+    """Return the negatives of one side of a pair, None if it has none, or a `DataError`."""
+    if not negatives:
+        return None
+    if not isinstance(negatives, list) or not all(isinstance(text, str) and text.strip() for text in negatives):
+        return DataError(f'{place}: {name} is not a list of sentences; write {{..., "{name}": ["..."]}}')
+    return [text.strip() for text in negatives]
