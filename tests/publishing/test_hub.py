@@ -70,6 +70,29 @@ def test_exactly_the_planned_files_are_uploaded(exported: Path, hub: LocalHub, a
     assert set(hub.repositories["org/dap-xlmr"].files("main")[1]) == set(planned)
 
 
+def test_a_model_that_cannot_be_opened_is_one_sentence_with_a_cure(exported: Path, hub: LocalHub, at_the_hub) -> None:
+    weights = exported / "model.safetensors"
+    assert at_the_hub(("publish", str(exported), "org/private", "--private")).returncode == 0
+    assert at_the_hub(("publish", str(exported), "org/pickled")).returncode == 0
+    repository = hub.repositories["org/pickled"]
+    files = repository.commits[repository.branches["main"]]
+    files["pytorch_model.bin"] = files.pop(weights.name)
+    done = at_the_hub(
+        "from hf_xsent import SentenceEmbedder\n"
+        "from hf_xsent.errors import ModelError\n"
+        "for name in ('org/none', 'org/private', 'org/pickled'):\n"
+        "    try:\n"
+        "        SentenceEmbedder.from_pretrained(name)\n"
+        "    except ModelError as error:\n"
+        "        print(error)\n",
+        token=None,
+    )
+    unknown, private, pickled = done.stdout.splitlines()
+    for line in (unknown, private):
+        assert "no readable config.json" in line and line.endswith("or give the folder of a saved model")
+    assert "no readable weights (model.safetensors)" in pickled and pickled.endswith("and give that folder")
+
+
 def test_private_models_and_branches(exported: Path, hub: LocalHub, at_the_hub) -> None:
     done = at_the_hub(("publish", str(exported), "org/dap-xlmr", "--private", "--revision", "v1", "--message", "First"))
     assert done.returncode == 0, (done.stderr, hub.requests)

@@ -9,7 +9,8 @@ import torch
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.loading import model_file
+from hf_xsent.models.loading import load_tokenizer
+from hf_xsent.models.sentence_transformer_files import read_json
 from hf_xsent.runs.identity import identify_model
 
 
@@ -68,7 +69,18 @@ def test_a_model_of_the_hub_is_known_by_its_revision(tmp_path: Path, monkeypatch
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert identify_model("org/name") == f"org/name@{revision}"
-    assert model_file("org/name", "config.json") == cached / "snapshots" / revision / "config.json"
-    assert model_file("org/name", "modules.json") is None
-    with pytest.raises(ModelError, match="'org/none' is not a folder, and as a Hub id it has no readable config.json"):
-        identify_model("org/none")
+    assert read_json("org/name", "config.json") == {"model_type": "bert"}
+    assert read_json("org/name", "modules.json", list) == []
+    (cached / "snapshots" / revision / "small").mkdir()
+    (cached / "snapshots" / revision / "small" / "config.json").write_text("{}")
+    assert identify_model("org/name", subfolder="small") == f"org/name/small@{revision}"
+    for opening in (identify_model, load_tokenizer, SentenceEmbedder.from_pretrained):
+        with pytest.raises(
+            ModelError, match="^'org/none' is not a folder, and as a Hub id it has no readable .*give the folder of a"
+        ):
+            opening("org/none")
+
+
+def test_a_subfolder_is_identified_by_its_files(encoder_folders: dict[str, Path]) -> None:
+    folder = encoder_folders["bert"]
+    assert identify_model(str(folder.parent), subfolder=folder.name) == identify_model(str(folder))

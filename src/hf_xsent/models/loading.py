@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -22,9 +20,10 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_xsent.errors import HfXsentError, ModelError, did_you_mean
+from hf_xsent.errors import ModelError
 from hf_xsent.files import is_local
 from hf_xsent.models.families import family
+from hf_xsent.runs.hub import loading_errors
 from hf_xsent.runs.run import check_finished
 
 SETTINGS = "hf_xsent"  # the key of config.json with the settings of our model over the encoder
@@ -60,7 +59,8 @@ def load_encoder(
     options |= family(config).arguments
     if options.get("dtype") is None:
         options["dtype"] = options.pop("torch_dtype", None) or torch.float32
-    with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)"):
+    cure = "save pickled weights as model.safetensors by save_pretrained of transformers, and give that folder"
+    with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)", cure):
         return AutoModel.from_pretrained(name_or_path, config=config, use_safetensors=True, **options)
 
 
@@ -99,20 +99,6 @@ def load_encoder_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     return split_config(load_config(name_or_path, **hub))[0]
 
 
-def model_file(name_or_path: str, file: str, subfolder: str = "", proxies: object = None, **hub: Any) -> Path | None:
-    """Find a file of a model folder or Hub id; None if it does not exist or, without a network, is not in the cache.
-
-    Further arguments are those of `hub_arguments`; huggingface_hub has no ``proxies``.
-    """
-    if Path(name_or_path).is_dir():
-        path = Path(name_or_path, subfolder, file)
-        return path if path.is_file() else None
-    try:
-        return Path(hf_hub_download(name_or_path, file, subfolder=subfolder, **hub))
-    except EntryNotFoundError:
-        return None
-
-
 def load_tokenizer(name_or_path: str, **hub: Any) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model folder or Hub id."""
     check_finished(name_or_path)
@@ -143,28 +129,6 @@ def token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         "unknown_token_id": tokenizer.unk_token_id,
         "special_token_ids": sorted(tokenizer.all_special_ids),
     }
-
-
-@contextmanager
-def loading_errors(name_or_path: str, what: str) -> Iterator[None]:
-    """Convert errors of several libraries into one that says what a folder or Hub id lacks.
-
-    Damaged files raise many types: tokenizers even raises plain exceptions.
-    """
-    try:
-        yield
-    except HfXsentError:
-        raise
-    except Exception as error:
-        reason = (str(error).splitlines() or [""])[0]
-        if not isinstance(error, OSError | ValueError) or not reason:
-            reason = f"{type(error).__name__} {reason}".rstrip()
-        if is_local(name_or_path):
-            raise ModelError(f"the model folder {name_or_path!r} has no {what}: {reason}") from error
-        path = Path(name_or_path)
-        similar = did_you_mean(name_or_path, map(str, path.parent.iterdir())) if path.parent.is_dir() else ""
-        message = f"{name_or_path!r} is not a folder, and as a Hub id it has no {what}: {reason.rstrip('.')}{similar}"
-        raise ModelError(message) from error
 
 
 @contextmanager

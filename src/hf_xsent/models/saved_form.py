@@ -21,8 +21,9 @@ from hf_xsent.errors import ModelError, shortened
 from hf_xsent.files import write_json
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import SETTINGS, loading_errors, model_file, quiet_loading
+from hf_xsent.models.loading import SETTINGS, quiet_loading
 from hf_xsent.models.sentence_transformer_files import write_modules, write_own_module
+from hf_xsent.runs.hub import loading_errors, read_model_file
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +75,7 @@ def save_model(
 
 def read_heads(name_or_path: str, **hub: Any) -> dict[str, Tensor]:
     """Read the weights that only training needs; empty for an export or a plain encoder."""
-    path = model_file(name_or_path, HEADS_FILE, **hub)
-    with loading_errors(name_or_path, f"readable {HEADS_FILE}"):
-        return {} if path is None else load_file(path)
+    return read_model_file(name_or_path, HEADS_FILE, load_file, **hub) or {}
 
 
 def saved_weights(folder: str | Path) -> dict[str, Tensor]:

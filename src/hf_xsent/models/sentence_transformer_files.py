@@ -16,8 +16,9 @@ from hf_xsent.errors import ModelError, UnsupportedModuleError
 from hf_xsent.files import write_json
 from hf_xsent.models.families import family
 from hf_xsent.models.linear_map import ACTIVATIONS, LinearMap
-from hf_xsent.models.loading import load_config, loading_errors, model_file, split_config
+from hf_xsent.models.loading import load_config, split_config
 from hf_xsent.models.text_encoder import DOCUMENT
+from hf_xsent.runs.hub import read_model_file
 
 logger = logging.getLogger(__name__)
 _TYPES = "sentence_transformers.models."  # versions 2 to 6 read these names; version 6 has others
@@ -152,9 +153,8 @@ def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:
         kinds.append((kind, path, config))
     common = read_json(name_or_path, "config_sentence_transformers.json", **hub)
     older = read_json(name_or_path, "sentence_bert_config.json", **hub)  # before version 6
-    longest = older.get("max_seq_length") or read_json(name_or_path, "tokenizer_config.json", **hub).get(
-        "model_max_length"
-    )
+    longest = older.get("max_seq_length")
+    longest = longest or read_json(name_or_path, "tokenizer_config.json", **hub).get("model_max_length")
     return _settings_of_modules(repr(name_or_path), kinds, common, longest, older.get("do_lower_case"))
 
 
@@ -244,22 +244,23 @@ def read_extraction(name_or_path: str, modules: Mapping[str, Any], depth: int, *
 
 
 def _tensors(name_or_path: str, module: str, **hub: Any) -> dict[str, Tensor]:
-    with loading_errors(name_or_path, f"readable {module}/model.safetensors"):
-        path = model_file(name_or_path, f"{module}/model.safetensors", **hub)
-        if path is None:
-            raise FileNotFoundError("export the model again")
-        return load_file(path)
+    weights: dict[str, Tensor] | None = read_model_file(name_or_path, f"{module}/model.safetensors", load_file, **hub)
+    if weights is None:
+        raise ModelError(f"{name_or_path!r} has no {module}/model.safetensors: export the model again")
+    return weights
 
 
 def read_json(name_or_path: str, file: str, kind: type = dict, **hub: Any) -> Any:
     """Read a JSON file of a model folder or Hub id; return an empty mapping or list if it does not exist."""
-    if (path := model_file(name_or_path, file, **hub)) is None:
-        return kind()
-    with loading_errors(name_or_path, f"readable {file}"):
+
+    def read(path: Path) -> Any:
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, kind):
             raise ValueError(f"it holds {type(content).__name__}, not {kind.__name__}")
-    return content
+        return content
+
+    content = read_model_file(name_or_path, file, read, **hub)
+    return kind() if content is None else content
 
 
 def _pooling(name: str, config: dict[str, Any]) -> str:

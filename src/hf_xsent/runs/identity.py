@@ -10,6 +10,7 @@ from typing import Any
 
 from hf_xsent.errors import ModelError
 from hf_xsent.files import digest, file_digest, is_local
+from hf_xsent.runs.hub import hub_file, loading_errors
 from hf_xsent.settings.declare import decides_results
 
 _MODULE_FILES = ("*.safetensors", "pytorch_model*", "config*.json")
@@ -17,15 +18,18 @@ _TOKENIZER_FILES = ("*token*.json", "tokenizer*", "vocab*", "merges.txt", "*.mod
 _MODEL_FILES = (*_MODULE_FILES, *_TOKENIZER_FILES, "sentence_bert_config.json")
 
 
-def identify_model(name_or_path: str, **hub: Any) -> str:
+def identify_model(name_or_path: str, subfolder: str = "", **hub: Any) -> str:
     """Return a Hub model's name and commit, or a hash of a folder's weights, configs and tokenizer.
 
     ``hub`` are arguments of ``from_pretrained`` such as ``revision``. Of subfolders, only the modules of
     sentence-transformers count.
     """
+    folder = Path(name_or_path, subfolder)
     if not is_local(name_or_path):
-        return _identify_hub_model(name_or_path, hub)
-    folder = Path(name_or_path)
+        with loading_errors(name_or_path, "readable config.json"):
+            config = hub_file(name_or_path, "config.json", subfolder, **hub)
+        commit = config.parents[len(Path(subfolder).parts)].name  # the cache has snapshots/<commit>/config.json
+        return f"{folder.as_posix()}@{commit}"
     files = {path for pattern in _MODEL_FILES for path in folder.glob(pattern) if path.is_file()} | _modules(folder)
     return digest([(path.relative_to(folder).as_posix(), file_digest(path)) for path in sorted(files)])
 
@@ -69,19 +73,6 @@ def first_difference(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     for name, (before, after) in differences(earlier, now).items():
         return f"{name} {before}, not {after}"
     return ""
-
-
-def _identify_hub_model(name: str, hub: Mapping[str, Any]) -> str:
-    from huggingface_hub import hf_hub_download
-
-    known = {key: hub[key] for key in ("revision", "cache_dir", "token", "local_files_only") if key in hub}
-    try:
-        config = Path(hf_hub_download(name, "config.json", **known))
-    except (OSError, ValueError) as error:
-        reason = (str(error).splitlines() or [""])[0].rstrip(".")
-        message = f"{name!r} is not a folder, and as a Hub id it has no readable config.json: {reason}"
-        raise ModelError(message) from error
-    return f"{name}@{config.parent.name}"  # the Hub's cache: snapshots/<commit>/config.json
 
 
 def _modules(folder: Path) -> set[Path]:
