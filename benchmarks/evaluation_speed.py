@@ -20,7 +20,7 @@ from turns import Turn, take_turns
 
 def chunk(tatoeba: str, chunks: int, step: int) -> list[str]:
     """Return the sentences of a step, equal for all contenders."""
-    from hf_xsent.evaluation.retrieval import TatoebaTask
+    from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 
     sentences = sorted({text for _, text in TatoebaTask.load(tatoeba).inputs()})
     random.Random(0).shuffle(sentences)

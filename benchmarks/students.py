@@ -25,7 +25,7 @@ from tqdm import tqdm
 from turns import Contender, Turn, take_turns
 
 from hf_xsent.data.benchmarks.tatoeba import tatoeba_groups
-from hf_xsent.evaluation.retrieval import TatoebaTask
+from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.files import write_json
 from hf_xsent.models.embedder import SentenceEmbedder
 

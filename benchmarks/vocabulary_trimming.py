@@ -21,7 +21,7 @@ import torch
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.tatoeba import load_tatoeba
 from hf_xsent.data.bitext import load_bitext
-from hf_xsent.evaluation.retrieval import TatoebaTask
+from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 from hf_xsent.publishing.vocabulary_trimming import choose_pieces, word_shares

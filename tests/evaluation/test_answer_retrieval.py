@@ -15,9 +15,9 @@ from hf_xsent.errors import DataError
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.report import Report
 from hf_xsent.evaluation.retention import RetentionTask
-from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.similarity import rank_correlation
 from hf_xsent.evaluation.task import Start
+from hf_xsent.evaluation.translation_retrieval import unit
 
 QUESTIONS, CODES = 5, ("de", "en", "fr")
 

@@ -6,10 +6,10 @@ import pytest
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.evaluation.evaluate import short_names
 from hf_xsent.evaluation.report import Measurement, Report, compare_with_first, comparison_table
-from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.significance import paired_differences
 from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.evaluation.task import Outcomes
+from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 
 COUNT = 400
 TASK = TatoebaTask(

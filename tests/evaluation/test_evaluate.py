@@ -23,9 +23,9 @@ from hf_xsent.evaluation.evaluate import _write_results, check_views, describe, 
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.registry import TASKS, load_tasks
 from hf_xsent.evaluation.report import Report, published_lines, published_scores, read_reports, task_table
-from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 

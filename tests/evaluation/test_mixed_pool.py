@@ -10,9 +10,9 @@ import pytest
 from hf_xsent.data.benchmarks.parallel import ParallelSet, load_parallel
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.mixed_pool import MixedPoolTask, mixed_pool
-from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.significance import paired_differences
 from hf_xsent.evaluation.task import Outcomes
+from hf_xsent.evaluation.translation_retrieval import unit
 
 LANGUAGES, LINES = 4, 9
 

@@ -1,183 +1,190 @@
+"""Search in a collection against a slow recomputation and sentence-transformers' evaluator."""
+
 from __future__ import annotations
 
+import json
+import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-from hf_xsent.data.benchmarks.sets import PairSet
-from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
+from hf_xsent import evaluate
+from hf_xsent.data.benchmarks.collection import load_collection
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.pairs import PairsTask, retrieval_by_language
-from hf_xsent.evaluation.registry import load_tasks
-from hf_xsent.evaluation.retrieval import TatoebaTask, pair_hits, retrieval_hits
+from hf_xsent.evaluation import retrieval as module
+from hf_xsent.evaluation.retrieval import RetrievalTask
+from hf_xsent.publishing.evaluation_tables import read_results, tabulate
+
+CODES = ("de", "en", "sw")
+Records = list[dict[str, Any]]
 
 
-class _Letters:
-    """Counts letters: equal sentences get equal vectors, others mostly do not."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        self.calls += 1
-        table = np.zeros((len(sentences), 128), dtype=np.float32)
-        for row, sentence in enumerate(sentences):
-            for letter in sentence:
-                table[row, ord(letter) % 128] += 1
-        return table + 0.01
+def _write(folder: Path, corpus: Records, queries: Records, judgements: str) -> Path:
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, records in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in records), encoding="utf-8")
+    (folder / "qrels" / "test.tsv").write_text(judgements, encoding="utf-8")
+    return folder
 
 
-def _unit(degrees: Sequence[float]) -> np.ndarray:
-    angles = np.deg2rad(np.asarray(degrees, dtype=np.float64))
-    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+def _judgements(scores: Sequence[int] = (1, 2)) -> dict[tuple[str, str], int]:
+    """Judge 40 documents of each query but the first: 20 relevant, 20 not."""
+    draw = np.random.default_rng(0)
+    return {
+        (f"q{query}", f"d{document}"): scores[place % len(scores)] if place < 20 else 0
+        for query in range(1, 12)
+        for place, document in enumerate(draw.permutation(150)[:40])
+    }
 
 
-def _figures(source: np.ndarray, target: np.ndarray) -> tuple[float, float, float]:
-    """Return the accuracy of both directions, and that beside the own side."""
-    lines = np.arange(len(source))
-    metrics = PairsTask.metrics(pair_hits(source, target, (lines, lines)))
-    return metrics["forward"], metrics["backward"], metrics["beside"]
+def _folder(folder: Path, judged: dict[tuple[str, str], int], languages: Sequence[str] = CODES) -> Path:
+    corpus, queries = (
+        [{"_id": f"{letter}{n}", "text": f"text {letter}{n}", "language": languages[n % 3]} for n in range(count)]
+        for letter, count in (("d", 150), ("q", 12))
+    )
+    lines = [f"{query}\t{document}\t{score}\n" for (query, document), score in judged.items()]
+    return _write(folder, corpus, queries, "query-id\tcorpus-id\tscore\n" + "".join(lines))
 
 
-def _accuracy(source: np.ndarray, target: np.ndarray) -> tuple[float, float]:
-    return _figures(source, target)[:2]
+def _encode(texts: Sequence[str], **_: Any) -> np.ndarray:
+    return np.array([np.random.default_rng([*text.encode()]).standard_normal(4) for text in texts], dtype=np.float32)
 
 
-# Accuracy, worked by hand: vectors are directions in the plane, the nearest is the one with the smallest angle between
+MODEL = SimpleNamespace(encode=_encode)
 
 
-def test_each_direction_is_counted_on_its_own() -> None:
-    source = _unit([0, 40, 100])
-    target = _unit([10, 12, 80])
-    # forward: 0 → 10 ✓, 40 → 12 ✓ (28 against 30), 100 → 80 ✓; backward: 10 → 0 ✓, 12 → 0 ✗, 80 → 100 ✓
-    # beside: 10 and 12 are nearer to each other than to a translation
-    assert _figures(source, target) == pytest.approx((100, 200 / 3, 400 / 6))
-    assert _figures(target, source) == pytest.approx((200 / 3, 100, 400 / 6))
-    assert TatoebaTask.metrics(retrieval_hits(source, target))["mean"] == pytest.approx(250 / 3)
+@pytest.mark.parametrize("at_once", [1 << 15, 64])
+def test_figures_are_those_of_the_whole_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(module, "_DOCUMENTS_AT_ONCE", at_once)
+    judged = _judgements()
+    scores = RetrievalTask.load(_folder(tmp_path, judged)).score(_encode)
+    names = [f"d{n}" for n in range(150)]
+    vectors = {name: _encode([f"text {name}"])[0].astype(float) for name in (*names, *(f"q{n}" for n in range(12)))}
+
+    def cosine(one: str, other: str) -> float:
+        return float(vectors[one] @ vectors[other] / np.linalg.norm(vectors[one]) / np.linalg.norm(vectors[other]))
+
+    for code, figures in scores.languages.items():
+        ndcg, mrr, recall, own = [], [], [], []
+        for number in (number for number in range(1, 12) if CODES[number % 3] == code):
+            ranking = sorted(names, key=lambda name, query=f"q{number}": -cosine(query, name))
+            gains = [judged.get((f"q{number}", name), 0) for name in ranking]
+            best = sorted(gains, reverse=True)
+            dcg, ideal = (sum(g / math.log2(rank + 2) for rank, g in enumerate(some[:10])) for some in (gains, best))
+            ndcg.append(dcg / ideal)
+            mrr.append(next((1 / (rank + 1) for rank, gain in enumerate(gains[:10]) if gain), 0.0))
+            recall.append(sum(gain > 0 for gain in gains[:100]) / 20)
+            own.append(np.mean([CODES[int(name[1:]) % 3] == code for name in ranking[:10]]))
+        for key, expected in {"ndcg": ndcg, "mrr": mrr, "recall": recall, "own": own}.items():
+            assert figures[key] == pytest.approx(100 * np.mean(expected)) and 0 < figures[key] < 100
+        assert figures["pairs"] == len(scores.outcomes.rows[code]) == len(ndcg)
+    assert scores.groups["all"]["ndcg"] == pytest.approx(np.mean([one["ndcg"] for one in scores.languages.values()]))
 
 
-_SCALE = np.array([[1.0], [1000.0], [0.001]])
+def test_figures_are_those_of_sentence_transformers(tmp_path: Path) -> None:
+    """Its judgements have no scores."""
+    judged = _judgements(scores=(1,))
+    folder = _folder(tmp_path, judged, [""] * 3)
+    relevant: dict[str, set[str]] = {}
+    for (query, document), score in judged.items():
+        relevant.setdefault(query, set()).update([document] if score else [])
+    queries = {f"q{n}": f"text q{n}" for n in range(12)}
+    corpus = {f"d{n}": f"text d{n}" for n in range(150)}
+    evaluator = InformationRetrievalEvaluator(
+        queries, corpus, relevant, precision_recall_at_k=[100], corpus_chunk_size=64, write_csv=False
+    )
+    theirs = evaluator(_SentenceTransformer())
+    (report,) = evaluate(MODEL, {"retrieval": folder}).reports
+    assert "own" not in report.languages["und"]
+    for key, name in {"ndcg": "ndcg@10", "mrr": "mrr@10", "recall": "recall@100"}.items():
+        assert report.groups["all"][key] == pytest.approx(100 * theirs[f"cosine_{name}"], abs=1e-3)
+
+
+class _SentenceTransformer:
+    """What the evaluator calls."""
+
+    similarity_fn_name = "cosine"
+    model_card_data = SimpleNamespace(set_evaluation_metrics=lambda *_, **__: None)
+
+    def _encode(self, texts: list[str], **_: Any) -> Any:
+        import torch
+
+        return torch.from_numpy(_encode(texts))
+
+    encode = encode_query = encode_document = _encode
+
+    @staticmethod
+    def similarity(first: Any, second: Any) -> Any:
+        from sentence_transformers.util import cos_sim
+
+        return cos_sim(first, second)
+
+
+def test_two_models_are_compared_and_the_results_have_the_name_of_the_folder(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = _folder(tmp_path / "our-wiki", _judgements())
+    models = [str(encoder_folders[name]) for name in ("xlm-roberta-mlm", "bert")]
+    output = tmp_path / "results.json"
+    evaluation = evaluate(models, {"retrieval": folder}, languages=["deu", "sw"], output=output)
+    first, second = evaluation.reports
+    assert {*first.languages} == {"de", "sw"} and first.data == "our-wiki"
+    assert {*second.differences["all"]} == {"ndcg", "mrr", "recall", "own"}
+    assert "Retrieval, nDCG@10" in str(evaluation)
+    encoding = {**first.settings, "dimensions": first.settings["dim"]}
+    (table,) = tabulate(read_results([output], [first.settings["model_fingerprint"]]), encoding)
+    assert table.title == "Retrieval of our-wiki, 2 languages" and table.result is not None
+    assert (table.result.dataset_type, table.result.metric_type) == ("our-wiki", "ndcg_at_10")
+
+
+def test_titles_headers_and_columns_are_read_as_in_beir_and_trec(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    corpus = [{"_id": 1, "title": "Ada", "text": "thinks.", "language": "deu"}, {"_id": "b", "text": "It runs."}]
+    queries = [{"_id": "q", "text": "Who?"}, {"_id": "r", "text": "What?"}]
+    folder = _write(tmp_path, corpus, queries, "query-id\tcorpus-id\tscore\nq\t1\t2\nr\tb\t0\n")
+    (one,) = load_collection(folder)
+    assert (one.documents, one.document_languages) == (["Ada thinks.", "It runs."], ["de", "und"])
+    assert (one.queries, one.query_languages, one.relevant) == (["Who?"], ["und"], [{0: 2.0}])
+    assert "1 of 2 queries have no relevant document and are omitted" in caplog.text and "2 have none" in caplog.text
+    (folder / "qrels" / "test.tsv").unlink()
+    for text in ("q\t1\t2\nr\tb\t0\n", "q 0 1 2\nr 0 b 0\n\n"):
+        (folder / "qrels.tsv").write_text(text, encoding="utf-8")
+        assert load_collection(folder) == [one]
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "forward", "backward"),
+    ("corpus", "queries", "judgements", "message"),
     [
-        (_unit([0, 40, 100]) * _SCALE, _unit([10, 12, 80]) / _SCALE, 100, 200 / 3),  # lengths and types do not count
-        (_unit([0, 0, 90]), _unit([0, 0, 90]), 200 / 3, 200 / 3),  # a repeated sentence counts once
-        (_unit([0]), _unit([170]), 100, 100),
-        (np.vstack([_unit([0, 90]), np.zeros((1, 2))]), _unit([0, 90, 180]), 200 / 3, 200 / 3),  # zeros are no hit
-        (np.zeros((2, 2)), _unit([0, 90]), 0, 0),
+        ([{"_id": "a"}], [], "", r"corpus.jsonl:1: not an object with the fields _id and text"),
+        ([{"_id": "a", "text": "x"}] * 2, [], "", r"corpus.jsonl:2: the _id 'a' is that of an earlier line"),
+        ([], [{"_id": "q", "text": "x", "language": "german"}], "", r"corpus.jsonl is empty"),
+        ([{"_id": "a", "text": "x", "language": "german"}], [], "", r"corpus.jsonl:1: unknown language .* is 'de'"),
+        (None, None, "q\ta\t1\nq\tb\t1\n", r"test.tsv:2: corpus.jsonl has no _id 'b'"),
+        (None, None, "p\ta\t1\n", r"test.tsv:1: queries.jsonl has no _id 'p'"),
+        (None, None, "q\ta\t1\nq\ta\n", r"test.tsv:2: lines must be query-id<TAB>corpus-id<TAB>score, not 'q\\ta'"),
+        (None, None, "q\ta\t1\nq\ta\t1\n", r"test.tsv:2: query 'q' and document 'a' are judged a second time"),
+        (None, None, "q\ta\t0\n", r"no query has a relevant document"),
     ],
 )
-def test_special_vectors_have_these_accuracies(
-    source: np.ndarray, target: np.ndarray, forward: float, backward: float
+def test_an_error_names_file_and_line(
+    tmp_path: Path, corpus: Records | None, queries: Records | None, judgements: str, message: str
 ) -> None:
-    assert _accuracy(source, target) == pytest.approx((forward, backward))
+    one = [{"_id": "a", "text": "x"}]
+    _write(tmp_path, one if corpus is None else corpus, [{"_id": "q", "text": "x"}], judgements)
+    with pytest.raises(DataError, match=message):
+        load_collection(tmp_path)
 
 
-def test_of_equal_scores_the_first_line_counts() -> None:
-    same = np.ones((4, 2), dtype=np.float32)
-    assert _accuracy(same, same) == (25.0, 25.0)
-    target = _unit([0, 0, 90])
-    source = _unit([0, 1, 90])
-    # forward: 0 → line 0 ✓, 1 → line 0 of the two equal ones ✗, 90 ✓; backward: 0 → 0 ✓, the second 0 → 0 ✗, 90 ✓
-    assert _accuracy(source, target) == (pytest.approx(200 / 3), pytest.approx(200 / 3))
-
-
-@pytest.mark.parametrize(("count", "width"), [(97, 32), (1013, 384)])
-def test_rounding_does_not_choose_among_repeats(count: int, width: int) -> None:
-    """The same cosine comes out different by where it stands in the product of two matrices."""
-    generator = np.random.default_rng(count)
-    distinct = generator.standard_normal((count // 2, width)).astype(np.float32)
-    some = np.concatenate((distinct, distinct))[generator.permutation(2 * (count // 2))]
-    assert _accuracy(some, some) == (50.0, 50.0)
-    near = some + 0.01 * generator.standard_normal(some.shape).astype(np.float32)
-    assert _accuracy(near, some)[0] == 50.0 == _accuracy(some, near)[1]
-
-
-def test_a_vector_that_is_nan_is_an_error() -> None:
-    with pytest.raises(DataError, match="zero or not finite"):
-        _accuracy(_unit([0, np.nan, 90]), _unit([0, 40, 90]))
-
-
-@pytest.mark.parametrize(("sources", "targets"), [(3, 2), (0, 0), (0, 1)])
-def test_unequal_sides_are_refused(sources: int, targets: int) -> None:
-    with pytest.raises(DataError, match=f"got {sources} source and {targets} target vectors"):
-        _accuracy(np.ones((sources, 2)), np.ones((targets, 2)))
-
-
-@pytest.mark.parametrize("count", [1023, 1024, 1025, 2100])
-def test_it_is_what_the_whole_matrix_gives(count: int) -> None:
-    generator = np.random.default_rng(count)
-    source = generator.standard_normal((count, 12)).astype(np.float32)
-    target = source + 1.1 * generator.standard_normal((count, 12)).astype(np.float32)
-    a = source.astype(np.float64) / np.linalg.norm(source.astype(np.float64), axis=1, keepdims=True)
-    b = target.astype(np.float64) / np.linalg.norm(target.astype(np.float64), axis=1, keepdims=True)
-    scores = a @ b.T
-    lines = np.arange(count)
-    forward, backward = _accuracy(source, target)
-    assert forward == pytest.approx(100 * np.mean(scores.argmax(1) == lines), abs=0.01)
-    assert backward == pytest.approx(100 * np.mean(scores.argmax(0) == lines), abs=0.01)
-    assert 5 < forward < 95 and forward != backward
-
-
-def test_every_language_is_measured_apart() -> None:
-    pairs = {"de": (["abc", "dd"], ["abc", "dd"]), "fr": (["abc", "dd"], ["dd", "abc"])}
-    results = retrieval_by_language(_Letters(), pairs)
-    assert list(results) == ["de", "fr"]
-    assert [results[code]["forward"] for code in results] == [100.0, 0.0]
-    assert {figures["pairs"] for figures in results.values()} == {2}
-
-
-# The task
-
-
-def _sets(*languages: str) -> list[PairSet]:
-    return [PairSet(language, [f"{language} a", "bbb", "cd"], [f"{language} a", "bbb", "xy"]) for language in languages]
-
-
-def test_other_sentences_give_another_fingerprint() -> None:
-    sets = _sets("deu", "fra")
-    changed = [*sets[:1], PairSet("fra", sets[1].sources, [*sets[1].targets[:2], "xyz"])]
-    assert len({TatoebaTask(some).fingerprint for some in (sets, changed, sets[:1])}) == 3
-
-
-def test_groups_are_reported_only_when_complete() -> None:
-    groups = {name: codes for name, codes in tatoeba_groups().items() if codes}
-    name, codes = min(groups.items(), key=lambda one: len(one[1]))
-    whole = TatoebaTask(_sets(*codes)).score(_Letters().encode)
-    assert name in whole.groups and "all" in whole.groups
-    part = TatoebaTask(_sets(*codes[1:])).score(_Letters().encode)
-    assert name not in part.groups
-    assert part.groups["all"]["pairs"] == 3 * (len(codes) - 1)
-
-
-def test_a_group_is_the_mean_over_languages_not_over_pairs() -> None:
-    sets = [
-        PairSet("deu", ["ab", "cd", "ef", "gh"], ["ab", "cd", "ef", "gh"]),
-        PairSet("fra", ["ab", "cd"], ["cd", "ab"]),
-    ]
-    scores = TatoebaTask(sets).score(_Letters().encode)
-    assert scores.groups["all"] == {"pairs": 6, "forward": 50.0, "backward": 50.0, "mean": 50.0}
-
-
-# The real test sets
-
-
-def test_the_real_tatoeba_sets(assets: Path) -> None:
-    """Line i of one side is line i of the other; a model that finds nothing but copies knows few of them."""
-    folder = assets / "data" / "tatoeba"
-    assert load_tasks({"tatoeba": folder}, {"tatoeba": ["de"]})[0].data == "mteb/tatoeba-bitext-mining"
-    sets = load_tatoeba(folder, ["de", "fra", "tl"])
-    assert [one.language for one in sets] == ["deu", "fra", "tgl"]
-    assert all(len(one.sources) == len(one.targets) == 1000 for one in sets)
-    for figures in TatoebaTask(sets).score(_Letters().encode).languages.values():
-        assert figures["pairs"] == 1000
-        assert 1 < figures["mean"] < 60
-    english = [PairSet(one.language, one.targets, one.targets) for one in sets]
-    for one in english:
-        repeats = 1000 - len(set(one.targets))
-        found = TatoebaTask([one]).score(_Letters().encode)
-        assert 100 - found.languages[one.language]["forward"] >= 100 * repeats / 1000
+def test_a_folder_without_judgements_is_refused(tmp_path: Path) -> None:
+    folder = _folder(tmp_path, _judgements())
+    (folder / "qrels" / "test.tsv").unlink()
+    with pytest.raises(DataError, match=r"has no file qrels/test.tsv or qrels.tsv: give a folder with corpus.jsonl"):
+        load_collection(folder)

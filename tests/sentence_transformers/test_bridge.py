@@ -24,8 +24,8 @@ from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.mixed_pool import MixedPoolTask
 from hf_xsent.evaluation.retention import RetentionTask
-from hf_xsent.evaluation.retrieval import TatoebaTask
 from hf_xsent.evaluation.task import EvaluationTask, Start
+from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.objectives.matryoshka import matryoshka_loss
 from hf_xsent.objectives.translation_ranking import translation_ranking_loss
 from hf_xsent.sentence_transformers import losses

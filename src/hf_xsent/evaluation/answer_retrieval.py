@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hf_xsent.data.benchmarks.answers import AnswerSet, load_answers
-from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores, encoder_of
+from hf_xsent.evaluation.translation_retrieval import unit
 
 _NEAREST = 10
 

@@ -14,7 +14,7 @@ import numpy as np
 from datasets import Features, List, Value
 
 from hf_xsent.errors import RecipeError, did_you_mean, import_extra
-from hf_xsent.evaluation.retrieval import TatoebaTask, retrieval_hits
+from hf_xsent.evaluation.translation_retrieval import TatoebaTask, retrieval_hits
 from hf_xsent.mining.calibration import best_threshold, f1_at_threshold
 from hf_xsent.mining.margin import MinedPairs
 

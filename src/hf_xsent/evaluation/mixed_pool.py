@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hf_xsent.evaluation.parallel import FOLDERS, ParallelTask
-from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.task import Encode, Scores
+from hf_xsent.evaluation.translation_retrieval import unit
 
 _NUMBERS_AT_ONCE = 1 << 24
 

@@ -13,8 +13,8 @@ import numpy as np
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.hub import select_names
-from hf_xsent.evaluation.retrieval import pair_hits
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores
+from hf_xsent.evaluation.translation_retrieval import pair_hits
 from hf_xsent.models.text_encoder import SupportsEncode
 
 if TYPE_CHECKING:

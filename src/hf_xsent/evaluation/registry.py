@@ -15,16 +15,16 @@ from typing import Any
 from hf_xsent.data.readers.in_memory import is_in_memory
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
-from hf_xsent.evaluation.collection import RetrievalTask
 from hf_xsent.evaluation.language_probe import LanguageProbeTask
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.mixed_pool import MixedPoolTask
 from hf_xsent.evaluation.pairs import PairsTask
 from hf_xsent.evaluation.retention import RetentionTask
-from hf_xsent.evaluation.retrieval import TatoebaTask
+from hf_xsent.evaluation.retrieval import RetrievalTask
 from hf_xsent.evaluation.settings import TaskSettings
 from hf_xsent.evaluation.similarity import Sts17Task, Sts22Task
 from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.evaluation.xsim import XsimTask
 from hf_xsent.files import digest, is_hub_id

@@ -16,9 +16,9 @@ from hf_xsent.data.benchmarks.sts import load_sts17
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.answer_retrieval import reciprocal_ranks
-from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.similarity import cosines, rank_correlation
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Scores, Start, encoder_of
+from hf_xsent.evaluation.translation_retrieval import unit
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encoder import Encoder
 from hf_xsent.runs.identity import identify_model

@@ -1,110 +1,106 @@
-"""Measure retrieval of translations in both directions, and Tatoeba."""
+"""Measure search in a collection: queries, documents in one pool, and relevance judgements."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from hf_xsent.data.benchmarks.sets import PairSet
-from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
-from hf_xsent.errors import DataError
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores
-from hf_xsent.mining.margin import best_of_neighbours
-from hf_xsent.mining.neighbours import nearest_both_ways, nearest_one_way
-from hf_xsent.mining.top_k import Neighbours
+from hf_xsent.data.benchmarks.collection import NOT_STATED, Collection, load_collection
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores, encoder_of
+from hf_xsent.logs import Progress
+from hf_xsent.mining.neighbours import nearest_one_way
+from hf_xsent.mining.top_k import Neighbours, merge_neighbours
 
-NEAREST, MARGIN_K = 5, 4
-PROTOCOL = (
-    "accuracy@1 by cosine, no margin; a query is correct if its nearest sentence has the same line number; "
-    "ties go to the first line"
-)
-
-
-def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return for each pair whether P@1, P@5, P@1 by margin and P@1 beside the own side count it, in both directions.
-
-    ``texts`` are the numbers of the texts of each side, in the order of their first pairs; a text is one candidate in
-    all its pairs. Of texts with equal vectors, the first is found. A pair with a zero vector, which has no cosine,
-    counts as wrong.
-    """
-    if len(source) != len(target) or len(source) == 0:
-        raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
-    vectors = [np.asarray(side, dtype=np.float32) for side in (source, target)]
-    hits, pairs = np.zeros((len(source), 8), dtype=bool), np.flatnonzero(vectors[0].any(1) & vectors[1].any(1))
-    if not len(pairs):
-        return hits
-    sides = [np.unique(side[pairs], return_index=True, return_inverse=True)[1:] for side in texts]
-    candidates = [side[pairs[first]] for side, (first, _) in zip(vectors, sides, strict=True)]
-    nearest = nearest_both_ways(candidates[0], candidates[1], k=NEAREST, allow_fewer=True)
-    few = [Neighbours(of_side.cosines[:, :MARGIN_K], of_side.indices[:, :MARGIN_K]) for of_side in nearest]
-    for direction, (neighbours, (_, rows), (_, answers)) in enumerate(zip(nearest, sides, sides[::-1], strict=True)):
-        first = _first_equal(vector.tobytes() for vector in candidates[1 - direction])  # rounding decides no ties
-        found = first[neighbours.indices[:, 0].numpy()][rows] == answers
-        among = (neighbours.indices.numpy()[rows] == answers[:, None]).any(1)
-        by_margin = first[best_of_neighbours(few[direction], few[1 - direction])][rows] == answers
-        own = nearest_of_own_side(vectors[direction][pairs], rows, answers)
-        beside = found & (neighbours.cosines[:, 0].numpy()[rows] > own)
-        hits[pairs, direction::2] = np.stack([found, among, by_margin, beside], axis=1)
-    return hits
-
-
-def retrieval_hits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return for each pair whether source finds target, and whether target finds source (N × 2), by line number."""
-    lines = np.arange(len(source))
-    return pair_hits(source, target, (lines, lines))[:, :2]
-
-
-def nearest_of_own_side(vectors: np.ndarray, texts: np.ndarray, translations: np.ndarray) -> np.ndarray:
-    """Return the cosine of the nearest text of the same side that is not paired with the translation of the sentence.
-
-    Texts and translations are numbers of different texts; -inf if all texts are paired with the translation.
-    """
-    first, texts = np.unique(texts, return_index=True, return_inverse=True)[1:]  # a row of each text
-    known = np.unique(np.stack([translations, texts], axis=1), axis=0)
-    paired = int(np.unique(known[:, 0], return_counts=True)[1].max())  # texts of one translation, at most
-    nearest = nearest_one_way(vectors, vectors[first], k=min(paired + 1, len(first)))
-    candidates = nearest.indices.numpy()
-    same = np.isin(translations[:, None] * len(first) + candidates, known @ [len(first), 1])
-    return np.asarray(np.where(same, -np.inf, nearest.cosines.numpy()).max(1))
-
-
-def _first_equal(values: Iterable[Hashable]) -> np.ndarray:
-    """Return for each value the place of the first equal one."""
-    first: dict[Hashable, int] = {}
-    return np.array([first.setdefault(value, place) for place, value in enumerate(values)])
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Scale vectors to unit length in float32; zero vectors stay zero."""
-    vectors = np.asarray(vectors, dtype=np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+_NEAREST, _DEPTH = 10, 100  # candidates of nDCG, MRR and the own language; candidates of recall
+_DOCUMENTS_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True)
-class TatoebaTask(EvaluationTask):
-    """Tatoeba: retrieve the English translation of each sentence among all English ones, and the reverse."""
+class RetrievalTask(EvaluationTask):
+    """Retrieval: each query searches a collection, in which the documents of all languages are one pool."""
 
-    sets: Sequence[PairSet]
+    sets: Sequence[Collection]
 
-    name: ClassVar[str] = "tatoeba"
-    title: ClassVar[str] = "Tatoeba"
-    protocol: ClassVar[str] = PROTOCOL
-    headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "forward": "xx→en", "backward": "en→xx", "mean": "mean"}
-    main_metric: ClassVar[str] = "mean"
-    groups: ClassVar[Mapping[str, Sequence[str]]] = tatoeba_groups()
-    read = staticmethod(load_tatoeba)
+    name: ClassVar[str] = "retrieval"
+    title: ClassVar[str] = "Retrieval"
+    protocol: ClassVar[str] = (
+        "by cosine, in one pool of all documents; equal cosines are in the order of the file. nDCG@10 with the scores "
+        "of the judgements as gains, as in trec_eval; own language: share of the query's language among the ten "
+        "nearest documents. By the query's language, and the mean over languages"
+    )
+    headings: ClassVar[Mapping[str, str]] = {
+        "pairs": "queries",
+        "ndcg": f"nDCG@{_NEAREST}",
+        "mrr": f"MRR@{_NEAREST}",
+        "recall": f"recall@{_DEPTH}",
+        "own": "own language",
+    }
+    main_metric: ClassVar[str] = "ndcg"
+    figures: ClassVar[Mapping[str, str]] = {
+        "search in the collection: nDCG@10": "ndcg",
+        "… recall@100": "recall",
+        "… own language among the 10 nearest (low)": "own",
+    }
+    charts: ClassVar[Sequence[str]] = ("ndcg", "own")
+    read = staticmethod(load_collection)
+
+    def inputs(self) -> Iterator[tuple[str, str]]:
+        """Iterate over queries and documents, which get their prompts."""
+        for one in self.sets:
+            yield from (("query", text) for text in one.queries)
+            yield from (("document", text) for text in one.documents)
 
     def score(self, encode: Encode) -> Scores:
-        """Measure accuracy@1 in both directions, and its means over the groups of languages that papers report."""
-        return self.scored(
-            {one.language: retrieval_hits(encode(one.sources), encode(one.targets)) for one in self.sets}
-        )
+        """Measure the queries of each language."""
+        (one,) = self.sets
+        read = encoder_of(encode, "document")
+        nearest = search(encoder_of(encode, "query")(one.queries), one.documents, read, _DEPTH)
+        columns = [retrieval_scores(nearest, one.relevant)]
+        codes, of_documents = np.array(one.query_languages), np.array(one.document_languages)
+        if NOT_STATED not in (*one.query_languages, *one.document_languages):
+            columns.append((of_documents[nearest[:, :_NEAREST]] == codes[:, None]).mean(1, keepdims=True))
+        rows = np.concatenate(columns, axis=1)
+        return self.scored({code: rows[codes == code] for code in dict.fromkeys(one.query_languages)})
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
-        """Compute accuracy@1 of each direction and of both."""
-        forward, backward = np.moveaxis(100 * rows.mean(-2), -1, 0)
-        return {"forward": forward, "backward": backward, "mean": (forward + backward) / 2}
+        """Average the columns; the own language is there if queries and documents state theirs."""
+        columns = np.moveaxis(100 * rows.mean(-2), -1, 0)
+        return dict(zip(("ndcg", "mrr", "recall", "own"), columns, strict=False))
+
+
+def search(
+    queries: np.ndarray, documents: Sequence[str], encode: Callable[[Sequence[str]], np.ndarray], k: int
+) -> np.ndarray:
+    """Return the k nearest documents of each query, nearest first; only a block of documents is in memory at once."""
+    best: Neighbours | None = None
+    starts = range(0, len(documents), _DOCUMENTS_AT_ONCE)
+    for start in Progress(starts, desc="searching", unit=" blocks", delay=2):
+        vectors = encode(documents[start : start + _DOCUMENTS_AT_ONCE])
+        found = nearest_one_way(queries, vectors, min(k, len(vectors)))
+        found = Neighbours(found.cosines, found.indices + start)
+        best = found if best is None else merge_neighbours(best, found, k)
+    assert best is not None  # a collection has documents
+    return best.indices.numpy()
+
+
+def retrieval_scores(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) -> np.ndarray:
+    """Return nDCG@10, MRR@10 and recall@100 of each query, from its nearest documents and the relevant ones.
+
+    >>> retrieval_scores(np.array([[7, 3, 5]]), [{3: 1.0, 9: 1.0}]).round(3).tolist()  # 0.631 / (1 + 0.631), 1/2, 1/2
+    [[0.387, 0.5, 0.5]]
+    """
+    scores = np.zeros((len(relevant), 3))
+    discounts = 1 / np.log2(np.arange(2, _NEAREST + 2))
+    for row, (documents, judged) in enumerate(zip(nearest.tolist(), relevant, strict=True)):
+        gains = np.array([judged.get(document, 0.0) for document in documents])
+        near, ideal = gains[:_NEAREST], np.array(sorted(judged.values(), reverse=True)[:_NEAREST])
+        scores[row] = (
+            near @ discounts[: len(near)] / (ideal @ discounts[: len(ideal)]),
+            (1 / (1 + np.flatnonzero(near)[:1])).sum(),
+            np.count_nonzero(gains) / len(judged),
+        )
+    return scores

@@ -12,8 +12,8 @@ from scipy import stats
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.sts import STS17_TRACKS, STS22_PAIRS, load_sts17, load_sts22
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.retrieval import unit
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores
+from hf_xsent.evaluation.translation_retrieval import unit
 
 
 def rank_correlation(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:

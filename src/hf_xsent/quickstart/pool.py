@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.data.languages import find_language
-from hf_xsent.evaluation.retrieval import unit
+from hf_xsent.evaluation.translation_retrieval import unit
 from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.pages.charts import bar_chart
 from hf_xsent.pages.tables import Table

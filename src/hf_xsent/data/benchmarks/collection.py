@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
@@ -97,14 +96,14 @@ def _read_judgements(path: Path, queries: Iterable[str], documents: Iterable[str
     judged = dict[str, dict[str, float]]()
     for number, line in lines(path):
         cells = line.split("\t") if "\t" in line else line.split()
-        if len(cells) == 4:  # TREC's second column is not used
-            del cells[1]
-        score = _number(cells[-1]) if len(cells) == 3 else None
-        if score is None:
-            if not cells or (number == 1 and len(cells) == 3):  # a header
+        try:
+            query, *_, document, cell = cells  # TREC has another column
+            score = float(cell)
+        except ValueError as error:
+            if number == 1 or not cells:  # a header
                 continue
-            raise DataError(f"{path}:{number}: lines must be query-id<TAB>corpus-id<TAB>score, not {shortened(line)}")
-        query, document = cells[:2]
+            layout = "query-id<TAB>corpus-id<TAB>score"
+            raise DataError(f"{path}:{number}: lines must be {layout}, not {shortened(line)}") from error
         for name, known, file in ((query, queries, "queries.jsonl"), (document, documents, "corpus.jsonl")):
             if name not in known:
                 raise DataError(f"{path}:{number}: {file} has no _id {name!r}: add its record, or remove the line")
@@ -113,11 +112,3 @@ def _read_judgements(path: Path, queries: Iterable[str], documents: Iterable[str
         if score > 0:
             of_query[document] = score
     return judged
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None

@@ -1,0 +1,110 @@
+"""Measure retrieval of translations in both directions, and Tatoeba."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hf_xsent.data.benchmarks.sets import PairSet
+from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
+from hf_xsent.errors import DataError
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores
+from hf_xsent.mining.margin import best_of_neighbours
+from hf_xsent.mining.neighbours import nearest_both_ways, nearest_one_way
+from hf_xsent.mining.top_k import Neighbours
+
+NEAREST, MARGIN_K = 5, 4
+PROTOCOL = (
+    "accuracy@1 by cosine, no margin; a query is correct if its nearest sentence has the same line number; "
+    "ties go to the first line"
+)
+
+
+def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return for each pair whether P@1, P@5, P@1 by margin and P@1 beside the own side count it, in both directions.
+
+    ``texts`` are the numbers of the texts of each side, in the order of their first pairs; a text is one candidate in
+    all its pairs. Of texts with equal vectors, the first is found. A pair with a zero vector, which has no cosine,
+    counts as wrong.
+    """
+    if len(source) != len(target) or len(source) == 0:
+        raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
+    vectors = [np.asarray(side, dtype=np.float32) for side in (source, target)]
+    hits, pairs = np.zeros((len(source), 8), dtype=bool), np.flatnonzero(vectors[0].any(1) & vectors[1].any(1))
+    if not len(pairs):
+        return hits
+    sides = [np.unique(side[pairs], return_index=True, return_inverse=True)[1:] for side in texts]
+    candidates = [side[pairs[first]] for side, (first, _) in zip(vectors, sides, strict=True)]
+    nearest = nearest_both_ways(candidates[0], candidates[1], k=NEAREST, allow_fewer=True)
+    few = [Neighbours(of_side.cosines[:, :MARGIN_K], of_side.indices[:, :MARGIN_K]) for of_side in nearest]
+    for direction, (neighbours, (_, rows), (_, answers)) in enumerate(zip(nearest, sides, sides[::-1], strict=True)):
+        first = _first_equal(vector.tobytes() for vector in candidates[1 - direction])  # rounding decides no ties
+        found = first[neighbours.indices[:, 0].numpy()][rows] == answers
+        among = (neighbours.indices.numpy()[rows] == answers[:, None]).any(1)
+        by_margin = first[best_of_neighbours(few[direction], few[1 - direction])][rows] == answers
+        own = nearest_of_own_side(vectors[direction][pairs], rows, answers)
+        beside = found & (neighbours.cosines[:, 0].numpy()[rows] > own)
+        hits[pairs, direction::2] = np.stack([found, among, by_margin, beside], axis=1)
+    return hits
+
+
+def retrieval_hits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return for each pair whether source finds target, and whether target finds source (N × 2), by line number."""
+    lines = np.arange(len(source))
+    return pair_hits(source, target, (lines, lines))[:, :2]
+
+
+def nearest_of_own_side(vectors: np.ndarray, texts: np.ndarray, translations: np.ndarray) -> np.ndarray:
+    """Return the cosine of the nearest text of the same side that is not paired with the translation of the sentence.
+
+    Texts and translations are numbers of different texts; -inf if all texts are paired with the translation.
+    """
+    first, texts = np.unique(texts, return_index=True, return_inverse=True)[1:]  # a row of each text
+    known = np.unique(np.stack([translations, texts], axis=1), axis=0)
+    paired = int(np.unique(known[:, 0], return_counts=True)[1].max())  # texts of one translation, at most
+    nearest = nearest_one_way(vectors, vectors[first], k=min(paired + 1, len(first)))
+    candidates = nearest.indices.numpy()
+    same = np.isin(translations[:, None] * len(first) + candidates, known @ [len(first), 1])
+    return np.asarray(np.where(same, -np.inf, nearest.cosines.numpy()).max(1))
+
+
+def _first_equal(values: Iterable[Hashable]) -> np.ndarray:
+    """Return for each value the place of the first equal one."""
+    first: dict[Hashable, int] = {}
+    return np.array([first.setdefault(value, place) for place, value in enumerate(values)])
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Scale vectors to unit length in float32; zero vectors stay zero."""
+    vectors = np.asarray(vectors, dtype=np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+@dataclass(frozen=True)
+class TatoebaTask(EvaluationTask):
+    """Tatoeba: retrieve the English translation of each sentence among all English ones, and the reverse."""
+
+    sets: Sequence[PairSet]
+
+    name: ClassVar[str] = "tatoeba"
+    title: ClassVar[str] = "Tatoeba"
+    protocol: ClassVar[str] = PROTOCOL
+    headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "forward": "xx→en", "backward": "en→xx", "mean": "mean"}
+    main_metric: ClassVar[str] = "mean"
+    groups: ClassVar[Mapping[str, Sequence[str]]] = tatoeba_groups()
+    read = staticmethod(load_tatoeba)
+
+    def score(self, encode: Encode) -> Scores:
+        """Measure accuracy@1 in both directions, and its means over the groups of languages that papers report."""
+        return self.scored(
+            {one.language: retrieval_hits(encode(one.sources), encode(one.targets)) for one in self.sets}
+        )
+
+    @staticmethod
+    def metrics(rows: np.ndarray) -> Mapping[str, Any]:
+        """Compute accuracy@1 of each direction and of both."""
+        forward, backward = np.moveaxis(100 * rows.mean(-2), -1, 0)
+        return {"forward": forward, "backward": backward, "mean": (forward + backward) / 2}
