@@ -113,11 +113,11 @@ def _frozen(encode: Encode, model: nn.Module) -> Encode:
 
 
 def _source_of(given: Any) -> str | None:
-    """Return the Hub id or folder of a teacher's weights; None if they were trained since and not saved."""
+    """Return the Hub id or folder of a teacher's weights; None if they were trained since and not to the end."""
     owner: Any = getattr(given, "__self__", given)
     model = getattr(owner, "transformers_model", None) or getattr(owner, "model", owner)
-    parts: list[Any] = [model, getattr(model, "encoder", None)]
-    return next((part.trained_in for part in parts if hasattr(part, "trained_in")), starting_model(model))
+    trained = getattr(model, "encoder", model)
+    return (trained.last_run or [None])[0] if hasattr(trained, "last_run") else starting_model(model)
 
 
 def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArguments) -> Teacher:
