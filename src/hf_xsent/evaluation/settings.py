@@ -17,6 +17,7 @@ class EvaluateSettings(EncodingSettings):
     hf-xsent evaluate xlm-roberta-base runs/mine --suite data --output results.json --page results.html
     hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --languages 36 --output results.json
     hf-xsent evaluate runs/mine --pairs de=test.tsv sw=more.tsv
+    hf-xsent evaluate xlm-roberta-base runs/mine --tasks retrieval=collection   # your queries, in the files of BEIR
     hf-xsent evaluate xlm-roberta-base --tasks tatoeba=mteb/tatoeba-bitext-mining sts17=data/sts17
     hf-xsent evaluate xlm-roberta-base --tasks tatoeba=data/tatoeba --layers 0-12 --pooling mean cls   # encodes once
     hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --dims 384 128 64
