@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,32 @@ def test_the_users_attention_is_restored(tiny_encoders: Path, sentences: list[st
     with pytest.raises(RuntimeError, match="out of memory"):
         backbone_of(encoder).encode(packed)
     assert encoder.config._attn_implementation == attention
+
+
+def test_threads_may_share_an_encoder(tiny_encoders: Path, sentences: list[str]) -> None:
+    backbone = backbone_of(_open(tiny_encoders))
+    packed = _pack(_batch(tiny_encoders, sentences))
+    expected = backbone.encode(packed, 1)
+    in_layer, both_in_layer, left = (threading.Event() for _ in range(3))
+
+    def meet(*_: Any) -> None:
+        if threading.current_thread() is other:
+            in_layer.set()
+            both_in_layer.wait(0.2)
+        else:
+            both_in_layer.set()
+            left.wait(5)
+
+    def encode() -> None:
+        backbone.encode(packed, 1)
+        left.set()
+
+    backbone.layers[0].register_forward_pre_hook(meet)
+    other = threading.Thread(target=encode)
+    other.start()
+    assert in_layer.wait(5)
+    torch.testing.assert_close(backbone.encode(packed, 1), expected)
+    other.join()
 
 
 def test_a_family_we_do_not_know_is_refused() -> None:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from threading import RLock
 from typing import Any, ClassVar
 
 import torch
@@ -24,6 +25,7 @@ from hf_xsent.tensors.packing import PackedSentences
 from hf_xsent.tensors.recomputing import recompute_activations
 
 PACKED_ATTENTION = "hf_xsent_packed"
+_ONE_AT_A_TIME = RLock()  # threads share the config of an encoder: one must not restore it in the layer of another
 
 Layer = Any  # a layer module of the encoder; its attributes differ by family
 
@@ -166,16 +168,15 @@ class Backbone(ABC):
 
         With gradient checkpointing, torch calls the layer again in the backward pass, so that ours must stay set.
         """
-        previous = attention_of(self.config)
-        if "flash" in (previous or ""):
-            yield
-            return
-        set_attention(self.config, PACKED_ATTENTION)
-        try:
-            yield
-        finally:
-            if not (layer.training and layer.gradient_checkpointing):
-                set_attention(self.config, previous)
+        with _ONE_AT_A_TIME:
+            previous = attention_of(self.config)
+            if "flash" not in (previous or ""):
+                set_attention(self.config, PACKED_ATTENTION)
+            try:
+                yield
+            finally:
+                if not (layer.training and layer.gradient_checkpointing):
+                    set_attention(self.config, previous)
 
     @staticmethod
     def _attend(
