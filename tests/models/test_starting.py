@@ -172,6 +172,10 @@ def test_a_linear_layer_of_a_sentence_transformer_trains_in_place(stating: str, 
     assert (model[2].linear.weight - before).abs().max() > 1e-3
     saved = SentenceTransformer(str(tmp_path / "run"), device="cpu")
     np.testing.assert_allclose(model.encode(["a dog"]), saved.encode(["a dog"]), atol=1e-6)
+    saved[2].linear.weight.data += 1.0  # as its own trainer would
+    saved.save_pretrained(str(tmp_path / "further"), create_model_card=False)
+    started = SentenceEncoderForPreTraining.from_backbone(str(tmp_path / "further"))
+    np.testing.assert_allclose(started.encode(["a dog"]), saved.encode(["a dog"]), atol=1e-5)
 
 
 @pytest.mark.parametrize("objective", ["interpolation", "distillation"])

@@ -67,9 +67,9 @@ class SavedModel(PreTrainedModel):
         config = cls.config_of(config, settings).following(stated, chosen)
         model = cls._over_encoder(name, config, encoder_config, loading)
         model.start_weights([key for key in model.state_dict() if not key.startswith("encoder.")])
-        model.set_linear_map(read_map(name, stated, **hub))
         if "model_type" in stated:
             model.load_matching(stated, read_heads(name, **hub))
+        model.set_linear_map(read_map(name, stated, **hub))  # that of the modules, which SentenceTransformer may train
         return model
 
     @classmethod
