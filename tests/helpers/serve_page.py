@@ -91,8 +91,8 @@ The tests of this page do not run these three commands as they stand; `make test
 token ids and embeddings of 200 texts in 27 scripts (emoji, characters that NFKC changes, empty and blank texts, spaces
 and newlines at both ends, texts beyond the maximum length) with SentenceTransformer in float32, and each fifth text
 alone with the same text in a batch of 32. If a file does not open, or embeddings differ although the token ids are
-equal, nothing is written; `hf-xsent publish --check` does the same before an upload. The results are in `runtimes.json`
-and in the model card. The smallest allowed cosines at equal token ids are {floors}.
+equal, nothing is written; in Python, `check_runtimes` does the same for an earlier export. The results are in
+`runtimes.json` and in the model card. The smallest allowed cosines at equal token ids are {floors}.
 
 ## Differences and their causes
 

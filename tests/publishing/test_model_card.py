@@ -20,7 +20,7 @@ from transformers import AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, evaluate, export_sentence_transformer, publish
 from hf_xsent.cli import main
-from hf_xsent.errors import DataError, OutputError
+from hf_xsent.errors import DataError, ModelError, OutputError
 from hf_xsent.evaluation.registry import TASKS
 from hf_xsent.evaluation.report import Report
 from hf_xsent.files import write_json
@@ -382,6 +382,9 @@ def test_files_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
     assert facts_of_run(tmp_path) == {}
     with pytest.raises(DataError, match="no such file: .*none.json: write results with hf-xsent evaluate"):
         read_results([tmp_path / "none.json"], {"fingerprint"})
+    (tmp_path / "training.json").write_text("{", "utf-8")
+    with pytest.raises(ModelError, match="has no readable training.json"):
+        facts_of_run(tmp_path)
     for content in ("{", "{}", '{"runs": [{"task": "tatoeba"}]}'):
         (tmp_path / "results.json").write_text(content, "utf-8")
         with pytest.raises(OutputError, match="holds no results of this command"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from hf_xsent.models.saved_form import HEADS_FILE
 from hf_xsent.models.sentence_transformer_files import read_json, read_modules
 from hf_xsent.publishing.runtimes import SERVED_FILES
 
-RUN_FACTS = "training.json"  # what runs, checkpoints and exports state of the run that trained the model
+RUN_FACTS = "training.json"  # the facts of the training of a run, checkpoint or export, and those that publish adds
 RUNTIMES_FILE = "runtimes.json"  # the runtimes in which it was opened
 OF_EXPORTS = ["*.safetensors*", "[0-9]_*/*", "onnx/*", "openvino/*", "gguf/*", "modules.json", RUN_FACTS, RUNTIMES_FILE]
 _OF_RUNS = (HEADS_FILE, "recipe.yaml", "checkpoint-*")
@@ -36,10 +35,7 @@ def check_replaceable(folder: Path, overwrite: bool) -> None:
 
 def encoding_facts(folder: str | Path) -> dict[str, Any]:
     """Return how a saved model encodes, as its files state it: prompt, pooling, length, dimensions, tokenizer."""
-    config, tokenizer, opened = (
-        json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        for path in (Path(folder) / name for name in ("config.json", "tokenizer_config.json", RUNTIMES_FILE))
-    )
+    config, tokenizer = (read_json(str(folder), name) for name in ("config.json", "tokenizer_config.json"))
     settings, encoder = config.get(SETTINGS, config), config.get("encoder_config", config)
     pooling, mixes_layers = settings["pooling"], settings["model_type"] == "dual-pivot"
     if mixes_layers and pooling == "mean":
@@ -61,5 +57,5 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
         "pad_token": str(tokenizer.get("pad_token", "")),
         "token_types": "token_type_ids" in tokenizer.get("model_input_names", ()),
         "files": [file for file in SERVED_FILES if (Path(folder) / file).is_file()],
-        "opened": opened or [],
+        "opened": read_json(str(folder), RUNTIMES_FILE, list),
     }

@@ -13,7 +13,6 @@ from huggingface_hub.errors import HTTPError
 from hf_xsent.errors import OutputError, did_you_mean
 from hf_xsent.files import readable_size
 from hf_xsent.pages.tables import Table
-from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import OF_EXPORTS, check_export
 from hf_xsent.publishing.model_card import (
     NOT_ON_THE_HUB,
@@ -70,8 +69,6 @@ def publish(settings: PublishSettings) -> Published:
     ```
     """
     check_export(settings.folder)
-    if settings.check:
-        check_runtimes(settings.folder, settings.node)
     stated = {name: getattr(settings, name) for name in ("license", "name", "base_model", "languages", "datasets")}
     path = Path(settings.folder, "README.md")
     if not path.is_file() or is_generated(path.read_text(encoding="utf-8")):

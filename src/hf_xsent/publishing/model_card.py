@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from hf_xsent.data.languages import find_language, language_of_tag
 from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.report import Report
 from hf_xsent.files import digest, is_local, write_json, write_text
+from hf_xsent.models.sentence_transformer_files import read_json
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
 from hf_xsent.publishing.export_folder import RUN_FACTS, encoding_facts
 from hf_xsent.publishing.runtimes import resource, runtimes_of, runtimes_table
@@ -152,6 +152,20 @@ def stated_facts(stated: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
+def without_folders(value: Any) -> Any:
+    """Reduce absolute paths, which may be private, to their last name.
+
+    >>> without_folders({"data": ["de=/home/me/de.tsv"], "model": "/models/e5", "dev": "dev/de.tsv"})
+    {'data': ['de=de.tsv'], 'model': 'e5', 'dev': 'dev/de.tsv'}
+    """
+    if isinstance(value, str):
+        name, equals, path = value.rpartition("=")
+        return name + equals + Path(path).name if path.startswith("/") else value
+    if isinstance(value, Mapping):
+        return {key: without_folders(item) for key, item in value.items()}
+    return [without_folders(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def listed(value: Any) -> list[Any]:
     """Return the values of a field or an argument, which may be a single one."""
     return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
@@ -166,12 +180,11 @@ def card_metadata(text: str, path: Path) -> dict[str, Any]:
 
 
 def facts_of_run(folder: str | Path) -> dict[str, Any]:
-    """Return the facts of the run that trained a model: recipe, languages, pairs, steps; empty if there are none.
+    """Return the facts that a run, a checkpoint or an export stores; empty if there are none.
 
-    ``folder`` is a run, a checkpoint or an export: each holds these facts.
+    They are recipe, languages, pairs and steps of the training, and the results and statements that publish added.
     """
-    path = Path(folder) / RUN_FACTS
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    return dict(read_json(str(folder), RUN_FACTS)) if Path(folder).is_dir() else {}
 
 
 def facts_of_all(trainings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -183,20 +196,6 @@ def facts_of_all(trainings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         languages.update(facts["languages"])
     stated = {} if {*ledger} == {NOT_STATED} else dict(ledger)
     return {"languages": sorted(languages), "pairs": dict(pairs), "ledger": stated}
-
-
-def without_folders(value: Any) -> Any:
-    """Reduce absolute paths, which may be private, to their last name.
-
-    >>> without_folders({"data": ["de=/home/me/de.tsv"], "model": "/models/e5", "dev": "dev/de.tsv"})
-    {'data': ['de=de.tsv'], 'model': 'e5', 'dev': 'dev/de.tsv'}
-    """
-    if isinstance(value, str):
-        name, equals, path = value.rpartition("=")
-        return name + equals + Path(path).name if path.startswith("/") else value
-    if isinstance(value, Mapping):
-        return {key: without_folders(item) for key, item in value.items()}
-    return [without_folders(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def facts_of_mean(folders: Sequence[str]) -> dict[str, Any]:

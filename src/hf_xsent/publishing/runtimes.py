@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hf_xsent.pages.tables import Table
 
@@ -43,14 +43,15 @@ class Runtime:
 
     def code(self, facts: Mapping[str, Any], file: str, folder: str, repository: str) -> str:
         """Render the snippet for a file of the export in ``folder``; ``facts`` are those of ``encoding_facts``."""
-        template = Environment(undefined=StrictUndefined).from_string(resource(f"snippets/{self.snippet}.jinja"))
+        snippets = Environment(loader=PackageLoader("hf_xsent.publishing", "snippets"), undefined=StrictUndefined)
         text = json.dumps(facts["prompt"], ensure_ascii=False)
         prompts = {
             "prompt_plus": f"{text} + " if facts["prompt"] else "",
             "prompt_in_shell": text[1:-1].replace("'", r"'\''"),
         }
         names = {"name": Path(folder).name, "parent": str(Path(folder).parent), "repository": repository}
-        return template.render({**facts, **names, **prompts, "file": file, "folder": folder})
+        values = {**facts, **names, **prompts, "file": file, "folder": folder}
+        return snippets.get_template(f"{self.snippet}.jinja").render(values)
 
 
 _ENCODE = "tokenizer.encode(prompt + sentence)"

@@ -163,13 +163,8 @@ def _verify(embedder: SentenceEmbedder, folder: Path, dtype: str) -> None:
     ours, theirs = embedder.encode(_SAMPLE), np.asarray(theirs, dtype=np.float32)
     if embedder.pooling == "sum":
         ours, theirs = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (ours, theirs))
-    difference = _largest_difference(ours, theirs)
+    difference = np.abs(ours - theirs).max() / max(np.linalg.norm(ours, axis=1).mean(), 1e-12)
     if not difference <= _LARGEST_DIFFERENCE[dtype]:  # also if it is NaN, as with weights too large for float16
         raise ModelError(
             f"embeddings of the export differ from the model's by {difference:.1e} (relative): nothing was written"
         )
-
-
-def _largest_difference(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Return the largest difference of a dimension, divided by the mean length of the embeddings ``ours``."""
-    return float(np.abs(ours - theirs).max() / max(np.linalg.norm(ours, axis=1).mean(), 1e-12))

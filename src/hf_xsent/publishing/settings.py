@@ -9,32 +9,6 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declare import setting
 
 
-def check_setting(results: str) -> Any:
-    """Declare whether to open an export in other runtimes."""
-    return setting(
-        False,
-        "Open the export in each runtime that is installed (ONNX Runtime, OpenVINO, fastembed, LangChain, "
-        f"transformers.js, llama.cpp), compare with SentenceTransformer, and write the results into {results}.",
-    )
-
-
-def node_setting() -> Any:
-    """Declare where the JavaScript runtimes are."""
-    return setting(
-        None,
-        "For --check: a folder in which npm installed @huggingface/transformers and node-llama-cpp. (default: the "
-        "current folder)",
-        metavar="FOLDER",
-        local=True,
-    )
-
-
-def refuse_unused_node(check: bool, node: str | None) -> None:
-    """Raise an error for a folder of JavaScript runtimes in which nothing would be opened."""
-    if node is not None and not check:
-        raise RecipeError("--node is for opening the export in other runtimes: add --check")
-
-
 @dataclass(frozen=True, kw_only=True)
 class ExportFolderSettings:
     """Where an export is written."""
@@ -88,12 +62,23 @@ class ExportSettings(ExportFolderSettings):
     gguf: list[str] | None = setting(
         None, "Add GGUF files for llama.cpp with weights of these precisions.", choices=("float16", "q8_0")
     )
-    check: bool = check_setting("the model card")
-    node: str | None = node_setting()
+    check: bool = setting(
+        False,
+        "Open the export in each runtime that is installed (ONNX Runtime, OpenVINO, fastembed, LangChain, "
+        "transformers.js, llama.cpp), compare with SentenceTransformer, and write the results into the model card.",
+    )
+    node: str | None = setting(
+        None,
+        "For --check: a folder in which npm installed @huggingface/transformers and node-llama-cpp. (default: the "
+        "current folder)",
+        metavar="FOLDER",
+        local=True,
+    )
 
     def __post_init__(self) -> None:
         """Check the settings that need each other."""
-        refuse_unused_node(self.check, self.node)
+        if self.node is not None and not self.check:
+            raise RecipeError("--node is for opening the export in other runtimes: add --check")
         if self.remove_language and self.gguf:
             raise RecipeError("--gguf files cannot have the linear layer of --remove_language: drop one of the two")
 
@@ -155,8 +140,6 @@ class PublishSettings:
     )
     message: str | None = setting(None, "Commit message. (default: Upload NAME with hf-xsent)")
     dry_run: bool = setting(False, "Write the card, check the folder, list files; upload nothing.")
-    check: bool = check_setting("runtimes.json and the card")
-    node: str | None = node_setting()
     license: str | None = setting(None, "Card: licence of the weights: apache-2.0, cc-by-nc-4.0, …")
     results: list[str] | None = setting(
         None, "Card: report these results of hf-xsent evaluate --output.", metavar="FILE"
@@ -178,7 +161,6 @@ class PublishSettings:
     )
 
     def __post_init__(self) -> None:
-        """Check the name of the repository, and the settings that need each other."""
+        """Check the name of the repository."""
         if self.repository.count("/") != 1 or not all(self.repository.split("/")):
             raise RecipeError(f"repository {self.repository!r} is not ORG/NAME: add your account or organization")
-        refuse_unused_node(self.check, self.node)

@@ -8,19 +8,12 @@ from typing import Any
 
 from torch import nn
 
-from hf_xsent.errors import RecipeError
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.publishing.export_folder import RUN_FACTS
-from hf_xsent.publishing.model_card import listed
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
 from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, write_recipe, write_run_card
-
-_IN_WORDS_OF_CARDS = {  # arguments of Trainer.create_model_card
-    **{"model_name": "name", "license": "license", "finetuned_from": "base_model"},
-    **{"language": "languages", "dataset_tags": "datasets"},
-}
 
 
 class RunTrainer(SavingTrainer):
@@ -75,15 +68,15 @@ class RunTrainer(SavingTrainer):
     def write_upload(self, folder: Path, **facts: Any) -> None:
         """Write the model without the weights that only training needs, and its card."""
         save_model(self.model, folder, heads=False)
-        write_run_card(self, folder, **_in_words_of_cards(facts))
+        write_run_card(self, folder, **facts)
 
     def create_model_card(self, language: Any = None, license: Any = None, **facts: Any) -> None:  # type: ignore[override]
         """Write the model card of the run, and the model that it describes, unless that is saved."""
-        if not (Path(str(self.args.output_dir)) / "config.json").is_file():
+        folder = Path(str(self.args.output_dir))
+        if not (folder / "config.json").is_file():
             self.save_model()
         if self.is_world_process_zero():
-            facts |= {"language": language, "license": license}
-            write_run_card(self, str(self.args.output_dir), **_in_words_of_cards(facts))
+            write_run_card(self, folder, language=language, license=license, **facts)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         if self.args.should_save:
@@ -102,12 +95,3 @@ class RunTrainer(SavingTrainer):
             super()._load_best_model()
         else:
             load_saved_weights(self.model, str(self.state.best_model_checkpoint))
-
-
-def _in_words_of_cards(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the arguments of ``Trainer.create_model_card``; refuse those that the card does not state."""
-    given = {name: value for name, value in facts.items() if value is not None}
-    if others := given.keys() - _IN_WORDS_OF_CARDS.keys():
-        raise RecipeError(f"the card does not take {', '.join(sorted(others))}: add it to README.md, then publish")
-    listing = {"language", "dataset_tags"}
-    return {_IN_WORDS_OF_CARDS[name]: listed(value) if name in listing else value for name, value in given.items()}
