@@ -470,7 +470,8 @@ def test_an_export_of_an_export_keeps_what_users_state_and_results_of_the_same_e
     assert "# Ours\n" in card and "license: mit" in card and "| deu | 10 | 90.00 | 80.00 | 85.00 |" in card
     shutil.copytree(exported, tmp_path / "other")
     mean = export_sentence_transformer(exported, tmp_path / "mean", average=[str(tmp_path / "other")], verify=False)
-    assert "Not measured." in (mean / "README.md").read_text("utf-8")
+    card = (mean / "README.md").read_text("utf-8")
+    assert "Not measured." in card and "# mean\n" in card
 
 
 def test_a_repository_without_an_owner_is_refused(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:

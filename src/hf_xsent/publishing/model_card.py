@@ -145,11 +145,11 @@ def add_facts(
 
 def stated_facts(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts that a user states; of the folder of an encoder that is not on the Hub, its name."""
-    facts = {name: value for name, value in stated.items() if value}
-    if start := facts.pop("base_model", ""):
+    facts = without_folders({name: value for name, value in stated.items() if value and name != "base_model"})
+    if start := stated.get("base_model"):
         local = is_local(start)
         facts |= {"base_model": "" if local else start, "local_start": Path(start).resolve().name if local else ""}
-    return facts
+    return dict(facts)
 
 
 def without_folders(value: Any) -> Any:

@@ -82,8 +82,9 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         is_run = bool(stored) and not (settings.remove_language or settings.average)
         if isinstance(model, SentenceEncoder):  # others may have trained it since
             is_run = is_run and _weights_of(part) == _weights_of(Path(run))
-        of_run = {"exported_from": identify_model(str(run))} if is_run else {"exported_from": "", "results": []}
-        facts = {"languages": [*texts]} | stored | of_run  # results of the run are those of the export
+        of_others = {"exported_from": "", "results": [], "name": ""}  # results of a run are those of its export alone
+        of_run = {"exported_from": identify_model(str(run))} if is_run else of_others
+        facts = {"languages": [*texts]} | stored | of_run
         if settings.verify:
             _verify(embedder, part, settings.dtype)
         _add_formats(settings, part)
