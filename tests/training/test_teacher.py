@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers.models import Dense, Pooling, Transformer
-from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel
+from transformers import AutoTokenizer, DistilBertConfig, DistilBertModel, TrainingArguments
 
-from hf_xsent import DapForSentenceEmbedding
+from hf_xsent import (
+    AlignmentTrainer,
+    DapForSentenceEmbedding,
+    SentenceEncoderForPreTraining,
+    export_sentence_transformer,
+)
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError
 from hf_xsent.models.config import AlignmentConfig
@@ -122,6 +127,22 @@ def test_a_folder_of_ours_teaches_with_its_own_pooling(encoder_folders: dict[str
     with torch.no_grad():
         expected = model.embed([batch["input_ids"]], [batch["attention_mask"]])
     torch.testing.assert_close(_vectors(tmp_path, encoder), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("objective", ["distillation", "interpolation"])
+def test_a_start_that_truncates_embeddings_teaches_whole_ones(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: list[tuple[str, str]], objective: str
+) -> None:
+    start = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), pooling="mean")
+    folder = str(export_sentence_transformer(start, tmp_path / "export", dim=16, verify=False))
+    model = SentenceEncoderForPreTraining.from_pretrained(folder, objectives={objective: 1.0}, dropout=0.0)
+    arguments = TrainingArguments(
+        str(tmp_path / "run"), max_steps=1, use_cpu=True, report_to="none", save_strategy="no"
+    )
+    teachers = {objective: folder if objective == "distillation" else None}
+    trainer = AlignmentTrainer(model, arguments, {"de": pairs}, teachers=teachers)
+    trainer.train()
+    assert model.encode(["a dog"]).shape == (1, 16), "it truncates as the start does"
 
 
 def test_a_teacher_of_another_width_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:

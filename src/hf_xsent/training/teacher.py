@@ -50,7 +50,8 @@ def load_teachers(config: AlignmentConfig, arguments: TrainingArguments) -> dict
 
 def copy_of_start(model: Any, arguments: TrainingArguments) -> Teacher:
     """Copy the model before training."""
-    return Teacher(deepcopy(model).to(torch.bfloat16 if arguments.bf16 else model.dtype).encode, None)
+    start = deepcopy(model).to(torch.bfloat16 if arguments.bf16 else model.dtype)
+    return Teacher(partial(start.encode, truncate_dim=model.config.encoder_config.hidden_size), None)  # not truncated
 
 
 class Teachers:
@@ -141,9 +142,10 @@ def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArgume
 
 def _encode_of(name_or_path: str, student: AlignmentConfig, device: torch.device, precision: str) -> Encode:
     """Open a model with the pooling that it states; a plain encoder, which states none, embeds like the student."""
-    config = load_config(name_or_path)
-    if stated_settings(name_or_path, config)[1] or config.model_type not in FAMILIES:
-        return SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision).encode
+    config, stated = stated_settings(name_or_path, load_config(name_or_path))
+    if stated or config.model_type not in FAMILIES:
+        embedder = SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision)
+        return partial(embedder.encode, truncate_dim=config.hidden_size)  # also of a folder that truncates embeddings
     settings = {name: getattr(student, name) for name in ("pooling", "normalize", "prompts", "default_prompt_name")}
     settings["max_length"] = min(student.max_length, family(config).max_length(config))
     model: Any = SentenceEncoder.from_backbone(name_or_path, dtype=getattr(torch, precision), **settings)
