@@ -27,8 +27,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _paths(data: object) -> dict[str, list[str]]:
-    resolved = resolve_sources(data)  # type: ignore[arg-type]
+def _paths(data: object, **options: str) -> dict[str, list[str]]:
+    resolved = resolve_sources(data, **options)
     return {language: [source.path for source in sources] for language, sources in resolved.items()}
 
 
@@ -226,12 +226,32 @@ def test_one_file_may_hold_several_pairs_of_columns_and_varieties_are_languages(
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet"])
+def test_the_language_of_a_file_without_a_code_in_its_name_is_that_of_its_columns(tmp_path: Path, suffix: str) -> None:
+    paths = {
+        code: _write(tmp_path / f"{name}.{suffix}", ("id", "en", code), [("1", *pair[::-1]) for pair in PAIRS])
+        for name, code in (("news", "de"), ("talks", "fr"))
+    }
+    assert _read([*paths.values()]) == {"de": PAIRS, "fr": PAIRS}
+    assert [*_read(f"und={paths['de']}")] == ["und"] and [*_paths(paths["de"], target_language="de")] == ["en"]
+    several = _write(tmp_path / f"several.{suffix}", ("en", "de", "fr"), [("a dog", "ein Hund", "un chien")])
+    assert [*_paths(several)] == ["und"]
+
+
+def test_the_language_of_records_of_opus_is_that_of_their_keys(tmp_path: Path) -> None:
+    (tmp_path / "news.jsonl").write_text('{"id": "1", "translation": {"en": "a dog", "de": "ein Hund"}}\n')
+    assert _read(str(tmp_path / "news.jsonl")) == {"de": PAIRS[:1]}
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet"])
 def test_the_column_language_of_a_file_needs_a_stated_language(tmp_path: Path, suffix: str) -> None:
     path = _write(tmp_path / f"p.{suffix}", ("source", "target", "language"), [(*PAIRS[0], "de"), (*PAIRS[1], "fr")])
     with pytest.raises(DataError, match="the column language of a file is not read: name the language, as in de="):
         _read(path)
     for code in ("de", "und"):
         assert _read(f"{code}={path}") == {code: PAIRS}
+    path = _write(tmp_path / f"q.{suffix}", ("de", "en", "lang"), [(*PAIRS[0], "de"), (*PAIRS[1], "fr")])
+    with pytest.raises(DataError, match="the column lang of a file is not read"):
+        _read(path)
 
 
 @pytest.mark.parametrize("name", ["a,b.tsv", "a,b,c.tsv"])

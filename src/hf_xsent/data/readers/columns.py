@@ -29,11 +29,13 @@ _OTHER = {
     "language", "lang", "code", "negative", "negatives", "url", "domain", "corpus", "comment", "licence", "license",
     "origin", "unnamed",
 }  # fmt: skip
+LANGUAGE = ("language", "lang")  # of each pair
 _SIDES = _SOURCE | _TARGET | _TEXT
 _KNOWN = _SIDES | _OTHER | {name for pair in _USUAL_PAIRS for name in pair} - {"english"}
 _PUNCTUATION = re.compile(r"[.,;:!?…。，；：！？](\s|$)")
 _INDEX_OF_PANDAS = re.compile(r"(Unnamed: \d+)?")
 _LONGEST_NAME = 40
+_OPUS = "translation."
 CURE = "state the two that have the sentences as columns, such as source target, or give a file with these two names"
 _LINES_OF_A_TABLE = 20  # which all have a tab
 
@@ -177,6 +179,16 @@ def _tag(words: Sequence[str]) -> str:
 @cache
 def _codes_by_name() -> dict[str, str]:
     return {re.sub(r"[\W_]+", "-", language.name.lower()): language.code for language in known_languages()}
+
+
+def names_of_sides(names: Sequence[str]) -> list[str]:
+    """Return the names without ``translation.``, as OPUS has them, if some have it; others of them are empty.
+
+    >>> names_of_sides(["id", "translation.de", "translation.en"])
+    ['', 'de', 'en']
+    """
+    nested = [name.removeprefix(_OPUS) if name.startswith(_OPUS) else "" for name in names]
+    return nested if any(nested) else [*names]
 
 
 @lru_cache(maxsize=64)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from hf_xsent.data.identification import check_order
 from hf_xsent.data.readers.catalogs import read_mo, read_po
-from hf_xsent.data.readers.columns import CURE, choose_columns, is_header
+from hf_xsent.data.readers.columns import CURE, LANGUAGE, choose_columns, is_header, language_of_columns, names_of_sides
 from hf_xsent.data.readers.fields import LEDGER, LICENCE, LICENSE, PAIR_FIELDS, LinkedPair, checked_pair
 from hf_xsent.data.readers.records import names_of, open_parquet, read_dataset, read_jsonl, value_of
 from hf_xsent.data.readers.sources import BitextSource
@@ -25,7 +26,6 @@ Row = TypeVar("Row")
 Numbered = Iterator[tuple[int, Row | DataError]]
 Texts = tuple[Any, ...]  # source and target, or all fields of a pair, unchecked
 
-_OPUS = "translation."
 _FIRST_PAIRS, _MIN_PAIRS = 100, 6  # to decide that a column has no letters
 _EXAMPLES = 3
 
@@ -50,6 +50,22 @@ def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
     yield from pairs
 
 
+def language_of_header(source: BitextSource) -> str | None:
+    """Return the language that the names of a file's columns have besides the target's; None without one."""
+    names: list[str] = []
+    if source.format in ("tsv", "csv"):
+        first = next((row for _, row in _rows_of_table(source) if not isinstance(row, DataError)), [])
+        names = first if is_header(first, source.language, source.target_language) else []
+    elif source.format == "jsonl":
+        rows = (row for _, row in read_jsonl(Path(source.path)))
+        names = names_of(next((row for row in rows if not isinstance(row, DataError)), {}))
+    elif source.format == "parquet":
+        with open_parquet(source.path) as file:
+            names = _names_of_parquet(file)
+    has_language = any(name in LANGUAGE for name in names)
+    return None if has_language else language_of_columns(tuple(names_of_sides(names)), source.target_language)
+
+
 def _read(source: BitextSource) -> Numbered[Texts]:
     """Yield the number and the texts of each pair, unchecked."""
     if source.format == "datasets":
@@ -65,7 +81,11 @@ def _read(source: BitextSource) -> Numbered[Texts]:
         return _pairs_of_records(source, read_jsonl(path))
     if source.format == "parquet":
         return _pairs_of_parquet(source)
-    return _pairs_of_table(source, read_tsv(path) if source.format == "tsv" else read_csv(path))
+    return _pairs_of_table(source, _rows_of_table(source))
+
+
+def _rows_of_table(source: BitextSource) -> Numbered[list[str]]:
+    return (read_tsv if source.format == "tsv" else read_csv)(Path(source.path))
 
 
 def _pairs_of_table(source: BitextSource, rows: Numbered[list[str]]) -> Numbered[Texts]:
@@ -114,10 +134,14 @@ def _pairs_of_records(
 def _pairs_of_parquet(source: BitextSource) -> Numbered[Texts]:
     """Yield the pairs of a Parquet file; no other columns are read."""
     with open_parquet(source.path) as file:
-        sides = _choose_names(source, [file.schema.column(number).path for number in range(len(file.schema))])
+        sides = _choose_names(source, _names_of_parquet(file))
         batches = file.iter_batches(batch_size=1000, columns=[*sides, *PAIR_FIELDS[2:], LICENSE])
         records = (record for batch in batches for record in batch.to_pylist())
         yield from _pairs_of_records(source, enumerate(records, start=1), sides)
+
+
+def _names_of_parquet(file: Any) -> list[str]:
+    return [file.schema.column(number).path for number in range(len(file.schema))]
 
 
 def _choose_names(source: BitextSource, names: list[str]) -> tuple[str, str]:
@@ -127,15 +151,14 @@ def _choose_names(source: BitextSource, names: list[str]) -> tuple[str, str]:
 
 def _choose(source: BitextSource, place: str, names: list[str]) -> tuple[int, int]:
     """Return the numbers of the source and target column, by default those below ``translation``, as in OPUS."""
-    unread = next((name for name in ("language", "lang") if name in names), None)
+    unread = next((name for name in names if name in LANGUAGE), None)
     if unread and not source.stated:
         raise DataError(
             f"{source.name}: the column {unread} of a file is not read: name the language, as in de={source.path}, "
             f"or und={source.path} for a mixture; in Python, a Dataset is read by language"
         )
-    if source.columns is None and any(name.startswith(_OPUS) for name in names):
-        names = [name.removeprefix(_OPUS) if name.startswith(_OPUS) else "" for name in names]
-    return choose_columns(place, names, source.columns, source.language, source.target_language)
+    shown = names_of_sides(names) if source.columns is None else names
+    return choose_columns(place, shown, source.columns, source.language, source.target_language)
 
 
 def _check_sides(source: BitextSource, first: list[LinkedPair]) -> None:

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.languages import code_at_end, find_language
-from hf_xsent.data.readers.columns import language_of_columns
+from hf_xsent.data.readers.columns import LANGUAGE, language_of_columns
 from hf_xsent.data.readers.hub import choose_split
 from hf_xsent.data.readers.records import rows_of_dataset
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, move_into_place
 
-_LANGUAGE = ("language", "lang")  # columns
 _ARROW = "__arrow_c_stream__"  # of data frames and tables
 
 
@@ -103,7 +102,7 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
 
 def _language_of(record: Mapping[str, Any], number: int, target_language: str) -> str | None:
     """Return the value of the column language or lang, else the language of the columns' names, None without any."""
-    if column := next((name for name in _LANGUAGE if name in record), None):
+    if column := next((name for name in LANGUAGE if name in record), None):
         if not (code := record[column]) or code != code:  # NaN
             raise DataError(f"pair {number} has no {column}: give its code, and und if it is unknown")
         return str(code)

@@ -13,6 +13,7 @@ from typing import Any
 
 from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, language_of_tag, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns
+from hf_xsent.data.readers.formats import language_of_header
 from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
 from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file
 from hf_xsent.errors import DataError
@@ -148,8 +149,9 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
     if not (names := sorted(glob.glob(path, recursive=True)) if has_wildcard else [path]):
         raise DataError(f"no file matches {path}{nearest_file(Path(path))}")
     for name in names:
-        code = None if template.stated else language_of_name(name, template.target_language)
-        yield replace(template, path=name, language=code or template.language, stated=template.stated or bool(code))
+        source = replace(template, path=name)
+        code = None if source.stated else language_of_name(name, source.target_language) or language_of_header(source)
+        yield replace(source, language=code or source.language, stated=source.stated or bool(code))
 
 
 def _expand_languages(path: str) -> list[tuple[str, str]]:
