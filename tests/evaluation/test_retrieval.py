@@ -100,7 +100,7 @@ def test_figures_are_those_of_sentence_transformers(tmp_path: Path) -> None:
         queries, corpus, relevant, precision_recall_at_k=[100], corpus_chunk_size=64, write_csv=False
     )
     theirs = evaluator(_SentenceTransformer())
-    (report,) = evaluate(MODEL, {"retrieval": folder}).reports
+    (report,) = evaluate(MODEL, str(folder)).reports  # as --suite FOLDER
     assert "own" not in report.languages["und"]
     for key, name in {"ndcg": "ndcg@10", "mrr": "mrr@10", "recall": "recall@100"}.items():
         assert report.groups["all"][key] == pytest.approx(100 * theirs[f"cosine_{name}"], abs=1e-3)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,7 +47,13 @@ class RetrievalTask(EvaluationTask):
         "… own language among the 10 nearest (low)": "own",
     }
     charts: ClassVar[Sequence[str]] = ("ndcg", "own")
+    folders: ClassVar[tuple[str, ...]] = ("retrieval", "beir")
     read = staticmethod(load_collection)
+
+    @classmethod
+    def find(cls, folder: str | PathLike[str]) -> str | None:
+        """Return the folder itself if it has queries."""
+        return str(folder) if Path(folder, "queries.jsonl").is_file() else super().find(folder)
 
     def inputs(self) -> Iterator[tuple[str, str]]:
         """Iterate over queries and documents, which get their prompts."""

@@ -74,7 +74,7 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
         output_dir=str(output / "model"),
         max_length=MAX_LENGTH,
         objectives={"translation_ranking": {"symmetric": True}},
-        eval_strategy="no",
+        eval_strategy="epoch",  # "no" holds out no pairs
         eval_on_start=False,
         load_best_model_at_end=False,
         save_strategy="no",
