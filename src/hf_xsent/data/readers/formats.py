@@ -1,7 +1,7 @@
 """Stream sentence pairs from every supported format; memory does not grow with the file.
 
 A reader yields numbered rows: the cells of a table, a record, or two texts; and a `DataError` in place of a bad row,
-which the caller raises or counts. The source and target columns of tables and records are chosen here.
+which the caller raises or counts. Readers of tables and records know no languages: their columns are chosen here.
 """
 
 from __future__ import annotations

@@ -114,9 +114,7 @@ def _stating(template: BitextSource, key: str | None) -> BitextSource:
 
 
 def _items(data: Any) -> Iterable[Any]:
-    if isinstance(data, str | PathLike | BitextSource):
-        return [data]
-    if is_in_memory(data):
+    if isinstance(data, str | PathLike | BitextSource) or is_in_memory(data):
         return [data]
     if not isinstance(data, Iterable):
         raise DataError(f"bitext is a path, language=path, or pairs in memory, not {data!r}")
