@@ -214,12 +214,16 @@ class SavedModel(PreTrainedModel):
         state_dict: Mapping[str, Tensor] | None = None,
         is_main_process: bool = True,
         max_shard_size: int | str = "50GB",
-        **__: Any,
+        push_to_hub: bool = False,
+        repo_id: str | None = None,
+        **hub: Any,
     ) -> None:
         """Save encoder, tokenizer, modules of sentence-transformers and, for training, the heads."""
         if is_main_process:
             folder = create_folder(save_directory)
             save_model(self, folder, state_dict, heads=self._saves_heads, max_shard_size=max_shard_size)
+            if push_to_hub:
+                self.push_to_hub(repo_id or folder.name, **hub)
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Upload the model as ``save_pretrained`` writes it, without the weights that only training needs."""
