@@ -137,23 +137,14 @@ class SavingTrainer(HubTrainer):
         self.accelerator.wait_for_everyone()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save model and tokenizer into a folder; without one, into the output folder, renamed when complete."""
+        """Save model and tokenizer into a folder; without one, into the output folder."""
         if (backend := getattr(self.processing_class, "backend_tokenizer", None)) is not None:
             backend.no_padding()  # a tokenizer saves the padding of its last call, which a resumed run would change
             backend.no_truncation()
-        folder = Path(str(self.args.output_dir))
-        target = folder / UNFINISHED if output_dir is None else Path(output_dir)
-        if output_dir is None and self.args.should_save:
-            remove(target)
-        super().save_model(str(target), _internal_call=True)
-        if not self.args.should_save:
-            return
-        if not self.saves_checkpoint:
-            (target / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when opened
-        if output_dir is None:
-            for path in target.iterdir():
-                move_into_place(path, folder / path.name)
-            remove(target)
+        folder = output_dir or str(self.args.output_dir)
+        super().save_model(folder, _internal_call=True)
+        if self.args.should_save and not self.saves_checkpoint:
+            (Path(folder) / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when opened
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Build the schedule of the learning rate."""

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import torch
-from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 
 from hf_xsent.training.arguments import AlignmentTrainingArguments
@@ -21,29 +17,13 @@ from hf_xsent.training.conflicts import FOLLOW_METRIC
 _STEPS = 3  # of a dry run; the first one is warm-up
 
 
-class StepTimes(TrainerCallback):
-    """Time each step."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    def on_step_begin(self, *_: Any, **__: Any) -> None:
-        """Start the clock."""
-        self._started = time.perf_counter()
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Stop the clock when the device has finished."""
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        self.seconds.append(time.perf_counter() - self._started)
-
-
 @contextmanager
 def short_run(arguments: AlignmentTrainingArguments) -> Iterator[None]:
     """Change the arguments to a few steps in a temporary folder, without checkpoints and measurements."""
     with TemporaryDirectory() as folder:
         arguments.output_dir = folder
-        arguments.max_steps = _STEPS
+        arguments.max_steps, arguments.logging_steps = _STEPS, 1
+        arguments.logging_strategy = IntervalStrategy.STEPS
         arguments.eval_strategy = IntervalStrategy.NO
         arguments.save_strategy = SaveStrategy.NO
         arguments.eval_on_start = arguments.load_best_model_at_end = False
@@ -74,11 +54,12 @@ def count_measurements(arguments: AlignmentTrainingArguments, steps: int) -> int
     return int(arguments.eval_on_start) + math.ceil(steps / (every if every >= 1 else math.ceil(every * steps)))
 
 
-def forecast(arguments: AlignmentTrainingArguments, steps: int, seconds: Sequence[float]) -> str:
-    """Describe the estimated cost of the full run, from the seconds of the steps of a dry run."""
-    step = statistics.median(seconds[1:] or seconds)
+def forecast(arguments: AlignmentTrainingArguments, steps: int, logs: Sequence[Mapping[str, float]]) -> str:
+    """Describe the estimated cost of the full run, from the logs of a dry run."""
+    speed = statistics.median([log["pairs_per_second"] for log in logs if "pairs_per_second" in log][1:])
+    step = pairs_per_step(arguments) / speed
     return (
-        f"{steps:,} steps of {step:.2f} s, {pairs_per_step(arguments) / step:.1f} pairs/s: "
+        f"{steps:,} steps of {step:.2f} s, {speed:.1f} pairs/s: "
         f"about {readable_time(steps * step)}; peak memory {peak_memory_mib():,} MiB"
     )
 

@@ -17,7 +17,7 @@ from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.settings.command import command
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.dual_pivot.features import FeatureCache
-from hf_xsent.training.measuring import StepTimes, count_measurements, count_steps, forecast, readable_time, short_run
+from hf_xsent.training.measuring import count_measurements, count_steps, forecast, readable_time, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings, recipe_types
 from hf_xsent.training.teacher import load_teachers
@@ -86,19 +86,19 @@ def dry_run(
     **parts: Any,
 ) -> AlignmentTrainer:
     """Run a few steps without saving, and log the estimated time and memory of the full run."""
-    training, times = recipe.training, StepTimes()
+    training = recipe.training
     steps = count_steps(training, len(train))
     measurements = count_measurements(training, steps) if has_dev else 0
     encodes_first = model.config.caches_features and recipe.data.features != "none"
     rows: Any = TextSides.first(train, _SENTENCES_OF_DRY_RUN) if encodes_first else train
     with short_run(training):
         started = time.perf_counter()
-        trainer = build_trainer(recipe, model, train_dataset=rows, callbacks=[times], **parts)
+        trainer = build_trainer(recipe, model, train_dataset=rows, **parts)
         if encodes_first:
             seconds = (time.perf_counter() - started) * len(train) / len(rows)
             logger.info("encoding features of all sentences, once: about %s", readable_time(seconds))
         trainer.train()
-    logger.info("%s", forecast(training, steps, times.seconds))
+    logger.info("%s", forecast(training, steps, trainer.state.log_history))
     if measurements:
         logger.info("on top, the dev pairs are measured: %d times, every --eval_steps", measurements)
     return trainer
