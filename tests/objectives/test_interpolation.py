@@ -49,6 +49,7 @@ def test_the_teacher_is_the_frozen_start_also_in_chunks(
     torch.manual_seed(0)
     model: Any = XlmrWithRTLHead.from_backbone(str(tiny_encoders), objectives={"interpolation": 1}, **embedding)
     trainer = _trainer(tiny_encoders, tmp_path, pairs, model, pairs_per_chunk=chunk)
+    trainer.before_training()  # which copies the start
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * 0.02)
