@@ -14,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from datasets.fingerprint import Hasher
 from safetensors.torch import load_file, save_file
 
 from hf_xsent import Encoder, SentenceEmbedder
@@ -49,9 +50,11 @@ def test_new_weights_in_an_opened_folder_are_read(encoder_folders: dict[str, Pat
     folder = shutil.copytree(encoder_folders["bert"], tmp_path / "model")
     before = Encoder(str(folder), device="cpu")
     vectors = before.encode(TEXTS)
+    fingerprint = Hasher.hash(before)
     weights = load_file(folder / "model.safetensors")
     save_file({name: 2 * weight for name, weight in weights.items()}, folder / "model.safetensors", {"format": "pt"})
     assert np.abs(Encoder(str(folder), device="cpu").encode(TEXTS) - vectors).max() > 1e-3
+    assert Hasher.hash(Encoder(str(folder), device="cpu")) != fingerprint, "datasets would return the cached vectors"
 
 
 def test_an_empty_table_gets_a_column_of_the_same_type(encoder: Encoder) -> None:
