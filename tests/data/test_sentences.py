@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,9 @@ def test_a_table_in_place_of_sentences_is_refused_but_a_stray_tab_is_not(tmp_pat
     (tmp_path / "pairs.tsv").write_text("Hallo\tHello\n\n" * 30)
     with pytest.raises(DataError, match=r"pairs\.tsv seems to be a table.*cut -f 1 pairs\.tsv"):
         load_sentences(tmp_path / "pairs.tsv", tmp_path / "work")
+    for name in ("a.jsonl", "a.csv", "a.tmx"):
+        with pytest.raises(DataError, match=f"{name} seems to be a table or records, not text"):
+            load_sentences(Path(shutil.copy(tmp_path / "pairs.tsv", tmp_path / name)), tmp_path / "work")
     (tmp_path / "a.txt").write_text("one\ttab\n\tindented\nthree\n")
     assert len(load_sentences(tmp_path / "a.txt", tmp_path / "work")) == 3
 

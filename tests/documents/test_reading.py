@@ -26,6 +26,12 @@ def test_bad_files_are_refused(tmp_path: Path, content: bytes, message: str) -> 
         read_document(tmp_path / "a.txt")
 
 
+def test_records_are_no_document(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"text": "Hallo."}]')
+    with pytest.raises(DataError, match=r"a\.json seems to be a table or records, not text"):
+        read_document(tmp_path / "a.json")
+
+
 def test_compressed_text_is_split_by_its_language(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.txt.gz", "wt", encoding="utf-8") as file:
         file.write("\ufeffEs ist der 3. Mai. Die Sonne scheint auf das Haus, aber es ist nicht warm.")

@@ -232,6 +232,9 @@ def test_pieces_are_chosen_by_plain_text_too(
     model = str(encoder_folders["bert"])
     assert main(["trim-vocab", model, "--output", str(tmp_path / "nothing")]) == 2
     assert "give --data de=pairs.tsv or --text" in capsys.readouterr().err
+    (tmp_path / "records.jsonl").write_text('{"text": "Ein Hund."}\n')
+    assert main(["trim-vocab", model, "--output", str(tmp_path / "no"), "--text", f"de={tmp_path}/records.jsonl"]) == 2
+    assert "records.jsonl seems to be a table or records, not text" in capsys.readouterr().err
     plain = ["--text", f"de={tmp_path}/source.txt", f"en={tmp_path}/target.txt"]
     assert main(["trim-vocab", model, "--output", str(tmp_path / "plain"), *plain]) == 0
     bitext = ["--data", f"de={tmp_path}/pairs.tsv", "--cache_dir", str(tmp_path / "cache")]

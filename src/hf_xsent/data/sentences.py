@@ -14,8 +14,8 @@ import numpy.typing as npt
 from hf_xsent.data.arrow import read_batches, read_counts, write_distinct
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.report import CleaningCounts
-from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import lines, lines_or_errors
+from hf_xsent.data.readers.sources import refuse_table
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_digest
 from hf_xsent.logs import Progress

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from hf_xsent.data.identification import contradicting_language, identify_language
 from hf_xsent.data.languages import find_language
-from hf_xsent.data.readers.columns import refuse_table
 from hf_xsent.data.readers.compression import lines, strip_compression
+from hf_xsent.data.readers.sources import refuse_table
 from hf_xsent.documents.splitting import Document, split_lines, split_text
 from hf_xsent.errors import DataError
 

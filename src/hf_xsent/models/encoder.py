@@ -67,7 +67,7 @@ class Encoder:
             self._opened = model
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle an object given as model, else the settings and a hash of the folder: datasets caches by the pickle."""
+        """Pickle an object given as model, else the settings and a hash of the folder, by which datasets caches."""
         if self.name is None:
             return self.__dict__
         return self.__dict__ | {"_opened": None, "_folder": is_local(self.name) and identify_model(self.name)}

@@ -23,6 +23,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.resolving import resolve_sources
+from hf_xsent.data.readers.sources import refuse_table
 from hf_xsent.errors import DataError, ModelError
 from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -114,7 +115,7 @@ def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
     texts: dict[str, Iterable[str]] = {
         language: chain(
             (settings.texts or {}).get(language, ()),
-            *((line for _, line in lines(path)) for source in files_of.get(language, ()) for path in source.files),
+            *(_lines(path) for source in files_of.get(language, ()) for path in source.files),
         )
         for language in languages
     }
@@ -123,6 +124,11 @@ def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
         for language in bitext.languages:  # both sides count for this language
             texts[language] = chain(texts[language], *bitext.pairs(language))
     return texts
+
+
+def _lines(path: Path) -> Iterable[str]:
+    refuse_table(path)
+    return (line for _, line in lines(path))
 
 
 def _count_weights(model: nn.Module) -> int:

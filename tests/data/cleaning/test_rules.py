@@ -108,9 +108,9 @@ def test_without_cleaning_only_stated_rules_apply() -> None:
     ("file", "message"),
     [
         (None, "exclude: no file matches"),
-        ("test.jsonl", "exclude reads plain text and TSV"),
-        ("test.tmx.gz", "exclude reads plain text and TSV"),
-        ("test.po", "exclude reads plain text and TSV"),
+        ("test.jsonl", "seems to be a table or records, not text"),
+        ("test.tmx.gz", "seems to be a table or records, not text"),
+        ("test.po", "seems to be a table or records, not text"),
     ],
 )
 def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | None, message: str) -> None:

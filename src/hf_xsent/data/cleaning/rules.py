@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.languages import Language, find_language, scripts_of
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.sources import format_of_name
+from hf_xsent.data.readers.sources import refuse_table
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.files import file_stamp
 from hf_xsent.settings.declare import setting
@@ -149,8 +149,7 @@ class PairRules:
                 raise DataError(f"cleaning rule exclude: no file matches {pattern}")
             files |= inside
         for file in files:
-            if format_of_name(file.name) not in (None, "tsv"):
-                raise DataError(f"{file}: the cleaning rule exclude reads plain text and TSV: convert the file")
+            refuse_table(file)
         return sorted(files)
 
     def _piece_checker(self) -> Callable[[str, str], str | None] | None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from hf_xsent.data.languages import find_language, known_languages, language_of_tag, matching_tags
@@ -37,7 +35,6 @@ _INDEX_OF_PANDAS = re.compile(r"(Unnamed: \d+)?")
 _LONGEST_NAME = 40
 _OPUS = "translation."
 CURE = "state the two that have the sentences as columns, such as source target, or give a file with these two names"
-_LINES_OF_A_TABLE = 20  # which all have a tab
 
 
 class _Name(NamedTuple):
@@ -201,16 +198,6 @@ def language_of_columns(names: tuple[str, ...], target_language: str) -> str | N
     targets = matching_tags(names, target_language)
     codes = [name for name in names if name not in (*targets, "id") and language_of_tag(name)]
     return codes[0] if len(codes) == len(targets) == 1 and not {"source", "target"}.intersection(names) else None
-
-
-def refuse_table(path: Path, texts: Iterable[str]) -> None:
-    """Raise an error if all of the first lines of a text have a tab, as those of a table have."""
-    first = list(islice(filter(None, map(str.strip, texts)), _LINES_OF_A_TABLE))
-    if len(first) > 1 and all("\t" in text for text in first):
-        raise DataError(
-            f"{path} seems to be a table, since all of its first {len(first)} lines have a tab: give a file of one "
-            f"sentence per line, such as that of cut -f 1 {path.name}"
-        )
 
 
 def parse_columns(values: Sequence[str] | None) -> Columns | Mapping[str, Columns] | None:

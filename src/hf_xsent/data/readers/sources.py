@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import glob
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from os.path import isdir, isfile  # unlike Path's, do not raise for long names
 from pathlib import Path
 
@@ -19,6 +21,7 @@ _SUFFIX_FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".tab": "tsv", ".csv": "csv", ".tmx": "tmx", ".po": "po", ".pot": "po", ".mo": "mo",
     ".gmo": "mo", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
+_LINES_OF_A_TABLE = 20  # which all have a tab
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,16 @@ class BitextSource:
 def format_of_name(name: str) -> str | None:
     """Return the format of a file's suffix, None if the suffix has none."""
     return _SUFFIX_FORMATS.get(Path(strip_compression(name)).suffix.lower())
+
+
+def refuse_table(path: Path, texts: Iterable[str] = ()) -> None:
+    """Raise an error if a file is no text by its name, or if all of its first lines have a tab."""
+    first = list(islice(filter(None, map(str.strip, texts)), _LINES_OF_A_TABLE))
+    if format_of_name(path.name) not in (None, "tsv") or (len(first) > 1 and all("\t" in text for text in first)):
+        raise DataError(
+            f"{path} seems to be a table or records, not text: give a file of one sentence per line, such as that of "
+            f"cut -f 1 {path.name} for a TSV"
+        )
 
 
 def end_of_name(path: str) -> str:
