@@ -58,6 +58,12 @@ def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.tsv*/*.arrow")) and not (tmp_path / "scored.tsv").exists()
 
 
+def test_pairs_in_memory_of_another_language_are_named_and_not_listed(tmp_path: Path) -> None:
+    pair = "Il fait froid ce matin, et nous mangeons du pain.", "It is cold this morning, and we eat bread."
+    with pytest.raises(DataError, match="^the source side of the de pairs seems to be French, not German"):
+        score_pairs([pair] * 10, tmp_path / "scored.tsv", Letters(), language="de", filter=[])
+
+
 @pytest.mark.parametrize("content", ["", "source\ttarget\n"])
 def test_a_file_without_pairs_is_an_error(tmp_path: Path, content: str) -> None:
     (tmp_path / "pairs.tsv").write_text(content)

@@ -57,6 +57,8 @@ class OnnxEncoder:
 def export_onnx(folder: str | Path) -> Path:
     """Write ``onnx/model.onnx`` into an export, with dynamic batch size and length; compare its outputs with torch's.
 
+    Weights of more than 1.5 GB are in a second file, ``onnx/model.onnx.data``. An earlier folder ``onnx`` is replaced.
+
     ```python
     from hf_xsent import export_onnx
 
@@ -74,9 +76,10 @@ def export_onnx(folder: str | Path) -> Path:
     encoder = load_encoder(str(folder), attn_implementation="eager")
     linear_map = read_map(str(folder), settings)
     model = _Sentences(encoder, list(batches[0]), settings, linear_map or nn.Identity()).eval()
-    with writing(folder / ONNX) as part:
-        _export(model, batches[1], part)
-        difference = max(_difference(model, part, batch) for batch in batches)
+    with writing((folder / ONNX).parent, folder=True) as part:
+        path = part / Path(ONNX).name  # the name of a second file, of large weights, follows from it
+        _export(model, batches[1], path)
+        difference = max(_difference(model, path, batch) for batch in batches)
         if difference > _LARGEST_DIFFERENCE:
             raise ModelError(f"outputs of onnxruntime differ from torch's by {difference:.1e}: nothing was written")
     return folder / ONNX
