@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from itertools import islice
 from threading import RLock
 from typing import Any, ClassVar
@@ -156,24 +155,19 @@ class Backbone(ABC):
             yield (self.final_norm(hidden) if layer is self.layers[-1] else hidden).squeeze(0)
 
     def _run_layer(self, layer: Layer, hidden: Tensor, packed: PackedSentences) -> Tensor:
-        flash: dict[str, Any] = dict.fromkeys(("cu_seq_lens_q", "cu_seq_lens_k"), packed.boundaries)
-        flash |= dict.fromkeys(("max_length_q", "max_length_k"), packed.runs[-1][1])
-        options = self.layer_arguments(layer, hidden, packed)
-        with self._attention(layer), recompute_activations():
-            return layer(hidden, attention_mask=None, packed=packed, **flash, **options)
-
-    @contextmanager
-    def _attention(self, layer: Layer) -> Iterator[None]:
-        """Replace the config's attention by ours during a call, except flash attention, which supports packing.
+        """Call a layer with our attention in place of the config's, except flash attention, which supports packing.
 
         With gradient checkpointing, torch calls the layer again in the backward pass, so that ours must stay set.
         """
-        with _ONE_AT_A_TIME:
+        flash: dict[str, Any] = dict.fromkeys(("cu_seq_lens_q", "cu_seq_lens_k"), packed.boundaries)
+        flash |= dict.fromkeys(("max_length_q", "max_length_k"), packed.runs[-1][1])
+        options = self.layer_arguments(layer, hidden, packed)
+        with _ONE_AT_A_TIME, recompute_activations():
             previous = attention_of(self.config)
             if "flash" not in (previous or ""):
                 set_attention(self.config, PACKED_ATTENTION)
             try:
-                yield
+                return layer(hidden, attention_mask=None, packed=packed, **flash, **options)
             finally:
                 if not (layer.training and layer.gradient_checkpointing):
                     set_attention(self.config, previous)
