@@ -25,7 +25,7 @@ options = parser.parse_args()
 mined = mine_files(
     options.source, options.target, f"{options.output}/mined.tsv", options.model, threshold=options.threshold
 )
-print(f"{len(mined.pairs):,} pairs, the best with margin {mined.pairs.score.max():.2f}")
+print(mined)
 
 scored = score_pairs(
     f"{options.output}/mined.tsv",
@@ -42,7 +42,6 @@ pretrain(
     data={options.language: f"{options.output}/clean.tsv"},
     target_language=options.target_language,
     objectives={"translation_ranking": {"symmetric": True}},
-    pooling="mean",
     output_dir=f"{options.output}/model",
     max_steps=options.steps,
     dev_pairs=options.dev_pairs,

@@ -9,11 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 from transformers import AutoModel
 
-from hf_xsent.errors import OutputError
+from hf_xsent import SentenceEmbedder, SentenceEncoderForPreTraining, export_sentence_transformer
+from hf_xsent.errors import DataError, OutputError
 from sentence_transformers import SentenceTransformer
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -76,6 +78,31 @@ def test_mining_and_training(folder: Path, encoder_folders: dict[str, Path]) -> 
         "--model", encoder_folders["bert"], *options,
     )  # fmt: skip
     assert Path("mined/model/model.safetensors").is_file()
+    with pytest.raises(DataError, match="no pairs|cleaning removed"):  # none is above the threshold
+        _run("mine_and_train.py", "news.sw.txt", "news.en.txt", "--language", "und", "--model", encoder_folders["bert"],
+             "--threshold", 9, "--output", "none")  # fmt: skip
+
+
+def test_mined_pairs_are_trained_with_the_pooling_of_the_start(folder: Path, encoder_folders: dict[str, Path]) -> None:
+    start = SentenceEncoderForPreTraining.from_pretrained(str(encoder_folders["bert"]), pooling="cls")
+    start.save_pretrained("start")
+    options = ["--threshold", 0, "--min_score", -1, "--steps", 1, "--dev_pairs", 1, "--output", "mined"]
+    languages = ["--language", "und", "--target_language", "und"]
+    _run("mine_and_train.py", "news.sw.txt", "news.en.txt", *languages, "--model", "start", *options)
+    assert SentenceEmbedder.from_pretrained("mined/model").pooling == "cls"
+
+
+def test_the_embeddings_of_the_page_are_compared_by_cosine(
+    folder: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = export_sentence_transformer(str(encoder_folders["bert"]), "exported")  # does not normalize
+    for name in ("tokenizer.json", "onnx/model_quantized.onnx"):
+        (exported / name).parent.mkdir(exist_ok=True)
+        (exported / name).touch()
+    monkeypatch.setattr("hf_xsent.publishing.onnx.OnnxEncoder", lambda path, _: SentenceEmbedder.from_pretrained(path))
+    _run("browser/prepare.py", exported, "news.sw.txt", "--site", "site")
+    vectors = np.fromfile("site/embeddings.bin", dtype=np.float32).reshape(16, -1)
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1)
 
 
 def test_the_notebook(folder: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

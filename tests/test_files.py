@@ -133,6 +133,14 @@ def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
         files.write_text(tmp_path / "a" / "b.txt", "text")
 
 
+def test_pipes_and_folders_are_refused_as_outputs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "stdout").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "stdout", "."):
+        with pytest.raises(OutputError, match="cannot be written: name a file"):
+            files.check_writable(tmp_path / name)
+
+
 def test_errors_of_other_files_are_not_taken_for_ours(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"input\.txt"), files.writing(tmp_path / "out.txt"):
         (tmp_path / "input.txt").read_text()

@@ -13,6 +13,8 @@ import shutil
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from hf_xsent.publishing.onnx import OnnxEncoder
 
 FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "onnx/model_quantized.onnx")
@@ -34,6 +36,7 @@ for name in FILES:
     shutil.copyfile(arguments.export / name, target)
 encoder = OnnxEncoder(arguments.export, "onnx/model_quantized.onnx")
 embeddings = encoder.encode(sentences)
+embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
 (arguments.site / "embeddings.bin").write_bytes(embeddings.tobytes())
 content = {"sentences": sentences, "dimensions": embeddings.shape[1], "prompt": encoder.prompt}
 (arguments.site / "sentences.json").write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")

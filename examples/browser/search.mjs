@@ -23,10 +23,11 @@ async function embed(text) {
 }
 
 function nearest(embedding) {
+  const length = Math.hypot(...embedding); // those of embeddings.bin have length 1
   const scores = sentences.map((_, row) => {
     let score = 0;
     for (let place = 0; place < dimensions; place++) score += embedding[place] * embeddings[row * dimensions + place];
-    return [score, row];
+    return [score / length, row];
   });
   return scores.sort((a, b) => b[0] - a[0]).slice(0, RESULTS);
 }

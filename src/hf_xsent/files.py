@@ -98,13 +98,6 @@ def append_text(path: Path, text: str) -> None:
         file.write(text)
 
 
-def create_folder(path: str | Path) -> Path:
-    """Create a folder if it does not exist."""
-    path = Path(path)
-    path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
 def move_into_place(part: Path, path: Path) -> None:
     """Rename a finished file or folder to its final name; replace an existing one."""
     if not path.is_dir():
@@ -131,7 +124,7 @@ def remove(path: Path) -> None:
 def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
     """Raise an error if a file cannot be written or is one of ``others``; create its folder."""
     path = Path(path)
-    if os.path.isdir(path):
+    if os.path.exists(path) and not os.path.isfile(path):  # a folder, or a device such as /dev/stdout
         raise OutputError(f"{path} cannot be written: name a file in a folder where you may write")
     with writing(path) as part:  # also finds names that are too long, and paths outside a disk
         part.touch()

@@ -20,6 +20,7 @@ from hf_xsent.comparison.settings import Budget
 from hf_xsent.comparison.study import Study
 from hf_xsent.errors import HfXsentError, RecipeError
 from hf_xsent.evaluation.registry import load_task
+from hf_xsent.runs.run import RunState
 from hf_xsent.settings.yaml12 import parse_yaml
 
 
@@ -256,6 +257,27 @@ def test_a_seed_or_pooling_that_is_given_twice_is_one_run(study: StudyFile):
     assert [run.name for run in _runs(study, methods={"TR": None}, seeds=[5, 5], poolings=["cls", "cls"])] == [
         "TR, cls, seed 5"
     ]
+
+
+def test_a_method_has_the_pooling_of_its_start_unless_one_is_stated(
+    study: StudyFile, encoder_folders: dict[str, Path], tmp_path: Path
+):
+    start = SentenceEncoderForPreTraining.from_pretrained(study.content["model"], pooling="max")
+    start.save_pretrained(tmp_path / "start")
+    plain = {"model": str(encoder_folders["bert"])}
+    methods = {"none": {"train": False}, "TR": None, "plain": plain, "cls": {"poolings": "cls"}}
+    runs = _runs(study, model=str(tmp_path / "start"), poolings=None, methods=methods)
+    assert [run.name for run in runs] == ["none, max", "TR, max, seed 0", "plain, mean, seed 0", "cls, cls, seed 0"]
+
+
+def test_a_run_whose_model_is_moved_but_that_is_not_finished_has_no_model(study: StudyFile):
+    (run,) = _runs(study, methods={"TR": None})
+    (run.training / "model.safetensors").parent.mkdir(parents=True)
+    (run.training / "model.safetensors").touch()
+    RunState({}).write(run.training)
+    assert not run.has_model
+    RunState({}, finished_at_step=4).write(run.training)
+    assert run.has_model
 
 
 def test_runs_are_known_by_content_not_by_name_or_place(study: StudyFile, tmp_path: Path):

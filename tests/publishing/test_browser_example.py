@@ -29,7 +29,7 @@ def test_each_sentence_is_its_own_first_result(
 ) -> None:
     prompt = {"prompts": {"query": "the dog: "}, "default_prompt_name": "query"}
     model = DapForSentenceEmbedding.from_backbone(
-        str(encoder_folders["xlm-roberta"]), pooling="mean", normalize=True, max_length=40, **prompt
+        str(encoder_folders["xlm-roberta"]), pooling="mean", normalize=False, max_length=40, **prompt
     )
     tokenizer = AutoTokenizer.from_pretrained(encoder_folders["xlm-roberta"])
     folder = export_sentence_transformer(model.eval(), tmp_path / "exported", tokenizer, verify=False)

@@ -66,6 +66,12 @@ def test_an_unknown_flag_takes_all_words_so_that_a_special_reader_may_know_it() 
     assert _split("a.txt", "--temperature", "1", "2") == (None, {"source": ["a.txt"], "temperature": ["1", "2"]})
 
 
+@pytest.mark.parametrize("word", ["false", "False", "FALSE"])
+def test_a_boolean_is_written_as_in_yaml(word: str) -> None:
+    assert _split("a.txt", "--resume", word) == (None, {"source": ["a.txt"], "resume": [word]})
+    assert convert_words("resume", [word], bool) is False
+
+
 @pytest.mark.parametrize("arguments", [["--k", "1", "--k", "2"], ["-o", "a", "--output=b"]])
 def test_a_repeated_flag_is_refused(arguments: list[str]) -> None:
     with pytest.raises(RecipeError, match="is given twice: write all its values after one --"):

@@ -11,9 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import transformers
 from training_run import Run
 
 from hf_xsent.errors import Interrupted, Stopped
+from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import ProgressBar, StopOnSignal, read_metrics
 
 
@@ -62,6 +64,11 @@ def test_the_time_left_does_not_count_a_measurement_before_the_first_step(caplog
     assert bar.bar.n == 1
     bar.on_train_end(arguments, state, None)
     assert bar.bar is None
+
+
+def test_progress_is_shown_whatever_is_logged(tmp_path: Path) -> None:
+    transformers.logging.set_verbosity_error()  # as each command sets it
+    assert AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True).disable_tqdm is False
 
 
 def test_after_the_last_step_the_log_says_what_follows(caplog: pytest.LogCaptureFixture) -> None:

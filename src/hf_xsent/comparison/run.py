@@ -14,7 +14,7 @@ from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.evaluation.report import Measurement
 from hf_xsent.files import digest, write_json
 from hf_xsent.runs.identity import deciding_settings, identify_files, identify_model, plain
-from hf_xsent.runs.run import METRICS_FILE
+from hf_xsent.runs.run import METRICS_FILE, RunState
 from hf_xsent.runs.store import Store
 from hf_xsent.training.callbacks import read_metrics
 from hf_xsent.training.identity import identify_method, identify_training
@@ -58,8 +58,10 @@ class Run:
 
     @property
     def has_model(self) -> bool:
-        """Return whether the model to measure exists; an untrained method measures the starting encoder."""
-        return self.seed is None or (self.training / "model.safetensors").is_file()
+        """Return whether training is finished and has left the model; an untrained method measures the start."""
+        state = RunState.read(self.training)
+        finished = state is not None and state.finished_at_step is not None
+        return self.seed is None or (finished and (self.training / "model.safetensors").is_file())
 
     @property
     def finished(self) -> bool:

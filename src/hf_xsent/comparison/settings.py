@@ -48,7 +48,7 @@ class CompareSettings:
     settings: dict[str, Any] | None = setting(
         None, "Recipe file of the methods that name no other one, and changes to the recipe of all. (default: none)"
     )
-    poolings: list[str] = setting(["mean"], "Poolings of sentence embeddings.")
+    poolings: list[str] | None = setting(None, "Poolings of sentence embeddings. (default: the start's, or mean)")
     seeds: list[int] = setting([0], "Random seeds.")
     output: str | None = setting(
         None,
@@ -81,5 +81,5 @@ class MethodSettings:
 
     recipe: str | None = setting(None, "Recipe file, relative to the study.")
     train: bool = setting(True, "Train; false measures the starting encoder.")
-    poolings: list[str] = setting(["mean"], "Poolings of sentence embeddings.")
+    poolings: list[str] | None = setting(None, "Poolings of sentence embeddings.")
     seeds: list[int] = setting([0], "Random seeds.")

@@ -29,7 +29,7 @@ class Method:
 
     name: str
     recipe: dict[str, Any]  # without the settings that the study sets for each run
-    poolings: tuple[str, ...]
+    poolings: tuple[str | None, ...]  # None: that of the start
     seeds: tuple[int | None, ...]  # None: nothing is trained
 
 
@@ -53,7 +53,7 @@ class Variant(NamedTuple):
     plan: Plan
 
 
-def run_settings(pooling: str, seed: int | None, steps: int, output_dir: str) -> dict[str, Any]:
+def run_settings(pooling: str | None, seed: int | None, steps: int, output_dir: str) -> dict[str, Any]:
     """Return the settings of a recipe that the study sets for each run."""
     return {"pooling": pooling, "seed": seed or 0, "max_steps": steps, "output_dir": output_dir}
 
@@ -147,7 +147,7 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
             if isinstance(layer.get("objectives"), Mapping):
                 objectives = merge_objectives(objectives, layer["objectives"])
         recipe |= {"objectives": objectives} if objectives else {}
-        poolings, seeds = tuple(dict.fromkeys(method.poolings)), tuple(dict.fromkeys(method.seeds))
+        poolings, seeds = tuple(dict.fromkeys(method.poolings or ())) or (None,), tuple(dict.fromkeys(method.seeds))
         return Method(name, recipe, poolings, seeds if method.train else (None,))
 
 
@@ -181,7 +181,7 @@ def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
                 own = run_settings(pooling, None, 1, str(study.output / "runs" / "none"))
                 plan = Plan.of(build_recipe([{"cache_dir": str(cache_dir)} | method.recipe | own]))
                 tokenizer = tokenizers.setdefault(plan.encoder, plan.tokenizer)
-                variants.append(Variant(method, pooling, replace(plan, tokenizer=tokenizer)))
+                variants.append(Variant(method, str(plan.recipe.config.pooling), replace(plan, tokenizer=tokenizer)))
     return variants
 
 

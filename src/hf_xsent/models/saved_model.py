@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from hf_xsent.errors import ModelError, RecipeError, UnsupportedModuleError, did_you_mean
-from hf_xsent.files import create_folder, is_local
+from hf_xsent.files import is_local
 from hf_xsent.models.families import family
 from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.linear_map import LinearMap
@@ -220,7 +221,8 @@ class SavedModel(PreTrainedModel):
     ) -> None:
         """Save encoder, tokenizer, modules of sentence-transformers and, for training, the heads."""
         if is_main_process:
-            folder = create_folder(save_directory)
+            folder = Path(save_directory)
+            folder.mkdir(parents=True, exist_ok=True)
             save_model(self, folder, state_dict, heads=self._saves_heads, max_shard_size=max_shard_size)
             if push_to_hub:
                 self.push_to_hub(repo_id or folder.name, **hub)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from hf_xsent.errors import ModelError, import_extra
-from hf_xsent.files import create_folder, writing
+from hf_xsent.files import writing
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import read_map, read_modules
@@ -89,7 +89,7 @@ def export_openvino(folder: str | Path) -> Path:
     """Write ``openvino/openvino_model.xml`` from ``onnx/model.onnx``, with float32 weights."""
     openvino = import_extra("openvino", "openvino", "openvino")
     path = Path(folder) / OPENVINO
-    create_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     openvino.save_model(openvino.convert_model(Path(folder) / ONNX), path, compress_to_fp16=False)
     return path
 

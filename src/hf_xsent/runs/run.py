@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import ModelError, OutputError
-from hf_xsent.files import create_folder, is_local, move_into_place, remove, write_json
+from hf_xsent.files import is_local, move_into_place, remove, write_json
 from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
 from hf_xsent.runs.identity import differences, plain
 
@@ -157,7 +157,7 @@ class Run:
     def training(self, identity: Mapping[str, Any]) -> Iterator[None]:
         """Claim the folder while the run trains, after it is prepared and its identity is compared and recorded."""
         self.check()
-        with claim_folder(create_folder(self.folder)):
+        with claim_folder(self.folder):
             self._check_content()
             self._prepare(plain(identity))
             yield

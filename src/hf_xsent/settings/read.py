@@ -169,7 +169,7 @@ def _take_words(waiting: list[str], hint: Any) -> list[str]:
     kinds = members(hint)
     if hint is None or takes_list(hint):
         most = count
-    elif bool in kinds and not (count and (waiting[0] in ("true", "false") or str in kinds)):
+    elif bool in kinds and not (count and (isinstance(parse_text(waiting[0]), bool) or str in kinds)):
         most = 0
     else:
         most = 1

@@ -145,6 +145,7 @@ class CommonTrainingSettings:
         "none", "Also send metrics to tensorboard, wandb or trackio.", results=False
     )
     remove_unused_columns: bool = setting(False, "The collator needs the raw text.", results=False, shown=False)
+    disable_tqdm: bool | None = setting(False, "Hide the progress bar.", results=False, shown=False)
     ddp_find_unused_parameters: bool | None = setting(
         False, "Every step uses every weight.", results=False, shown=False
     )
