@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hf_xsent.data.bitext import Bitext, BitextSource
+from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.identification import check_language
@@ -66,7 +66,9 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     pair_filter = None if rules is None else PairFilter(rules, settings.language, settings.target_language)
     pairs = store_pairs({source.language: [source]}, settings.work_folder / "pairs")
     if pair_filter is not None:
-        _check_languages(pairs, source)
+        sample = list(pairs[:_PAIRS_TO_IDENTIFY])
+        for side, code in (("source", source.language), ("target", source.target_language)):
+            check_language((pair[side] for pair in sample), code, f"the {side} side of {source.name}")
     fill, encoder = engine(settings), open_encoder(settings, searches=False)
     store = Store(settings.work_folder / "scores" / digest([pairs.identity, encoder.identity, _PAIRS_PER_PART]))
     names = [f"{start:09d}.npy" for start in range(0, len(pairs), _PAIRS_PER_PART)]
@@ -84,13 +86,6 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     count = write_records(settings.output, (*COLUMNS, *(name for name in others if name in pairs.fields)), records)
     report = None if pair_filter is None else CleaningReport({settings.language: pair_filter.counts})
     return ScoredPairs(count, report, settings.output)
-
-
-def _check_languages(pairs: Bitext, source: BitextSource) -> None:
-    """Raise an error if the first pairs are not in the languages of the source."""
-    sample = list(pairs[:_PAIRS_TO_IDENTIFY])
-    for side, code in (("source", source.language), ("target", source.target_language)):
-        check_language((pair[side] for pair in sample), code, f"the {side} side of {source.name}")
 
 
 @dataclass(frozen=True)

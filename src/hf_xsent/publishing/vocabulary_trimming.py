@@ -81,7 +81,7 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
         piece for prompt in prompts for piece in embedder.tokenizer(prompt, add_special_tokens=False)["input_ids"]
     }
     tokenizer, old = trim_tokenizer(embedder.tokenizer, choose_pieces(table, words, settings.pieces, prompt_pieces))
-    weights = _count_weights(embedder.model.encoder)
+    weights = embedder.model.encoder.num_parameters()
     shares = [
         _piece_shares(backend, words).sum() / sum(words.values())
         for backend in (table.trim(range(len(table)))[0], tokenizer.backend_tokenizer)
@@ -92,7 +92,7 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     )
     return TrimReport(
         pieces=(len(table), len(old)),
-        weights=(weights, _count_weights(embedder.model.encoder)),
+        weights=(weights, embedder.model.encoder.num_parameters()),
         pieces_per_word=(round(float(shares[0]), 4), round(float(shares[1]), 4)),
         output=settings.output,
     )
@@ -129,10 +129,6 @@ def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
 def _lines(path: Path) -> Iterable[str]:
     refuse_table(path)
     return (line for _, line in lines(path))
-
-
-def _count_weights(model: nn.Module) -> int:
-    return sum(weight.numel() for weight in model.parameters())
 
 
 def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable[str]]) -> Words:
