@@ -322,6 +322,20 @@ def test_a_setting_that_does_not_change_results_is_the_same_run(study: StudyFile
     assert after.folder == before.folder
 
 
+def test_auto_precision_is_one_run_whatever_is_measured(study: StudyFile, monkeypatch: pytest.MonkeyPatch):
+    def folders(bf16: bool | str) -> set[Path]:
+        runs = _runs(study, settings=study.content["settings"] | {"bf16": bf16})
+        assert len(runs) == 2  # trained and untrained
+        return {run.folder for run in runs}
+
+    measured = []
+    for faster in (False, True):
+        monkeypatch.setattr("hf_xsent.training.arguments.bfloat16_is_faster", lambda *_, faster=faster, **__: faster)
+        measured.append(folders("auto"))
+    assert measured[0] == measured[1]
+    assert measured[0].isdisjoint(folders(False) | folders(True))
+
+
 def test_an_untrained_method_is_measured_once_whatever_the_budget_is(study: StudyFile):
     methods = {"none": {"train": False}}
     (before,) = _runs(study, methods=methods)

@@ -23,7 +23,6 @@ from hf_xsent.pages.tables import Table
 from hf_xsent.runs.claim import claim
 from hf_xsent.settings.command import command
 from hf_xsent.settings.declare import settings_of, types_of
-from hf_xsent.training.recipe import build_recipe
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +92,7 @@ def _plan_runs(study: Study, variants: Iterable[Variant], identities: Mapping[st
             cache = {"cache_dir": str(study.output / "cache")}
             recipe = {**cache, **method.recipe, "max_steps": 0 if seed is None else steps}
             run = Run(Path(), method.name, pooling, seed, recipe, study.tasks, dict(identities))
-            folder = run_folder(study.output / "runs", method.name, seed, build_recipe([run.settings()]))
+            folder = run_folder(study.output / "runs", run)
             planned.append((-1 if seed is None else number, replace(run, folder=folder)))
     return [run for _, run in sorted(planned, key=lambda numbered: numbered[0])]
 

@@ -18,7 +18,7 @@ from hf_xsent.runs.run import METRICS_FILE, RunState
 from hf_xsent.runs.store import Store
 from hf_xsent.training.callbacks import read_metrics
 from hf_xsent.training.identity import identify_method, identify_training
-from hf_xsent.training.recipe import Recipe, recipe_settings
+from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings
 
 _OF_STARTS = {"method", "pooling", "max_length", "layers", "prompts", "default_prompt_name"}  # what decides embeddings
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
@@ -120,12 +120,14 @@ class Run:
         return cls(**{**content, "folder": Path(folder)})
 
 
-def run_folder(runs: Path, method: str, seed: int | None, recipe: Recipe) -> Path:
-    """Return the folder of a run, named by method and a hash of what decides its results."""
-    content = digest([plain(identify_recipe(recipe, trained=seed is not None))])[:8]
+def run_folder(runs: Path, run: Run) -> Path:
+    """Return the folder of a run, named by method and a hash of what decides its results: ``bf16: auto`` as stated."""
+    measured = {"bf16": False} if run.recipe.get("bf16") == "auto" else {}  # at each call, and on each machine
+    identity = identify_recipe(build_recipe([run.settings() | measured]), trained=run.seed is not None)
+    content = digest([plain(identity | ({"half": "auto"} if measured else {}))])[:8]
     for folder in sorted(runs.glob(f"*-{content}")):
         return folder  # even if the method was renamed
-    name = f"{method} {recipe.config.pooling} {'' if seed is None else seed}"
+    name = f"{run.method} {run.pooling} {'' if run.seed is None else run.seed}"
     return runs / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower()).strip('-')}-{content}"
 
 
