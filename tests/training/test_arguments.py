@@ -50,7 +50,7 @@ def test_each_combination_is_refused_in_one_sentence_and_its_parts_alone_are_not
     [
         ({"fsdp": "full_shard"}, "FSDP shards weights .*: use DDP"),
         ({"early_stopping_patience": 2, "eval_strategy": "no"}, "early_stopping_patience needs dev measurements"),
-        ({"share_of_start": 1.0}, "share_of_start 1.0 is not at least 0 and below 1"),
+        ({"largest_drop": 0}, "largest_drop compares scores within languages: give (--)?retention"),
         ({"save_steps": 0}, "save_steps 0 is not above 0"),
         ({"num_train_epochs": 0}, "num_train_epochs 0 train nothing"),
         ({"fp16": True}, "fp16 needs a GPU: on a CPU use (--)?bf16"),

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.errors import ModelError, OutputError
+from hf_xsent.errors import ModelError, OutputError, TrainingError
 from hf_xsent.files import is_local, move_into_place, remove, write_json
 from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
 from hf_xsent.runs.identity import differences, plain
@@ -37,14 +37,14 @@ class RunState:
     changes: list[dict[str, Any]] = field(default_factory=list)  # when it resumed: step, and name: [before, after]
     finished_at_step: int | None = None
     files: list[str] = field(default_factory=list)  # of the final model
+    problem: str | None = None  # for which the final model must not be used
 
     @classmethod
     def read(cls, folder: str | Path) -> RunState | None:
         """Read the state of the run in a folder; None if it holds none."""
         path = Path(folder) / RUN_STATE_FILE
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            return cls(**{key: value for key, value in content.items() if key != "problem"})  # of earlier versions
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, TypeError) as error:
@@ -145,12 +145,17 @@ class Run:
         return checkpoint
 
     def finished_at(self, identity: Mapping[str, Any]) -> int | None:
-        """Return the last step of the run to resume if it is finished; raise an error if it has another identity."""
+        """Return the last step of the run to resume if it is finished.
+
+        Raise an error if it has another identity, and the error with which it ended.
+        """
         state = RunState.read(self.folder) if self.resume else None
         if state is None or state.finished_at_step is None or not self._has_model(state):
             return None
         if self._changes(state, plain(identity), state.finished_at_step):
             return None
+        if state.problem is not None:
+            raise TrainingError(state.problem)
         return state.finished_at_step
 
     @contextmanager
@@ -172,9 +177,9 @@ class Run:
         remove(self.unfinished)
         self.state = replace(self.state, files=files)
 
-    def finish(self, step: int) -> None:
-        """Record that the run is finished."""
-        self.state = replace(self.state, finished_at_step=step)
+    def finish(self, step: int, problem: str | None = None) -> None:
+        """Record that the run is finished, and the problem that its model has."""
+        self.state = replace(self.state, finished_at_step=step, problem=problem)
         self.state.write(self.folder)
 
     def _check_content(self) -> None:

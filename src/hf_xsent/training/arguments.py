@@ -22,7 +22,7 @@ from hf_xsent.runs.run import RunState
 from hf_xsent.settings.declare import check_settings, default_of
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.tensors.gathering import process_count, sum_over_processes
-from hf_xsent.training.conflicts import facts_of_arguments, facts_of_model, refuse_conflicts
+from hf_xsent.training.conflicts import AUTO, facts_of_arguments, facts_of_model, refuse_conflicts
 from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
@@ -73,6 +73,9 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
 
     def __post_init__(self) -> None:
         """Check the values; disable load_best_model_at_end without dev or checkpoints."""
+        share: Any = self.share_of_start
+        if share != AUTO and not (isinstance(share, int | float) and 0 <= share < 1):
+            raise RecipeError(f"share_of_start {share!r} is not auto, or a number at least 0 and below 1")
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
         if self.metric_for_best_model in (None, "loss", "eval_loss"):  # transformers' default

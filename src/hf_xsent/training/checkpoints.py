@@ -16,7 +16,7 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback, Tra
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xsent.compat import keep_freed_memory
-from hf_xsent.errors import OutputError, RecipeError
+from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.files import move_into_place, remove
 from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
@@ -84,6 +84,8 @@ class SavingTrainer(HubTrainer):
                 self._stop.restore()
             if saves:
                 self._save_run(run)
+        if (problem := self.problem()) is not None:
+            raise TrainingError(problem)
         if saves and self.args.push_to_hub:
             self.push_to_hub()
         return output
@@ -99,6 +101,10 @@ class SavingTrainer(HubTrainer):
 
     def after_training(self) -> None:
         """Complete the trained weights before they are saved."""
+
+    def problem(self) -> str | None:
+        """Return why the trained model must not be used, if so; it is saved, but not uploaded then."""
+        return None
 
     def write_reports(self) -> None:
         """Write what the output folder holds besides the model, in the process that saves."""
@@ -130,7 +136,7 @@ class SavingTrainer(HubTrainer):
         if self.args.should_save:
             run.place_model()
             self.write_reports()
-            run.finish(self.state.global_step)
+            run.finish(self.state.global_step, self.problem())
             best = self.state.best_global_step if self.args.load_best_model_at_end else None
             step = f"the best step, {best}," if best is not None else f"step {self.state.global_step}"
             logger.info("the model of %s is in %s, for hf-xsent evaluate and hf-xsent export", step, run.folder)

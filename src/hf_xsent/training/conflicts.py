@@ -16,6 +16,7 @@ from hf_xsent.errors import RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.settings.declare import default_of
 
+AUTO = "auto"  # share_of_start, which is then chosen
 UNUSED_DEV = "dev pairs are not measured"
 FOLLOW_METRIC = ("reduce_lr_on_plateau", "greedy")  # schedules that change the rate by a dev metric
 _IN_BATCH = {"translation_ranking", "matryoshka", "triplet_ranking"}  # objectives with negatives of the batch
@@ -59,6 +60,10 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ),
     ("no steps",): "max_steps 0 and num_train_epochs 0 train nothing: give at least one step, or -1 and epochs",
     # Dev pairs
+    ("share_of_start auto", "no dev pairs"): (
+        "share_of_start auto compares dev accuracy: give --dev, or --dev_pairs above 0"
+    ),
+    ("share_of_start auto|largest_drop", "no retention"): "{0} compares scores within languages: give --retention",
     ("early_stopping_patience|this lr_scheduler_type", "no measurements|no dev pairs"): (
         "{0} needs dev measurements: give --dev, or --dev_pairs above 0, and eval_strategy steps or epoch"
     ),
@@ -113,7 +118,9 @@ def facts_of_arguments(arguments: TrainingArguments) -> set[str]:
         "fsdp": "fsdp" in launched,
         "deepspeed of the launcher only": "deepspeed" in launched - set_fields,
         "no measurements": arguments.eval_strategy == IntervalStrategy.NO,
-        UNUSED_DEV: arguments.eval_strategy == IntervalStrategy.NO and "share_of_start" not in set_fields,
+        UNUSED_DEV: arguments.eval_strategy == IntervalStrategy.NO and not getattr(arguments, "share_of_start", 0),
+        "share_of_start auto": getattr(arguments, "share_of_start", 0) == AUTO,
+        "no retention": getattr(arguments, "retention", None) is None,
         "AdamW or Adafactor": arguments.optim.startswith(("adamw_torch", "adafactor")),
         "no steps": arguments.max_steps == 0 or (arguments.max_steps < 0 and arguments.num_train_epochs <= 0),
         "this lr_scheduler_type": arguments.lr_scheduler_type in FOLLOW_METRIC,

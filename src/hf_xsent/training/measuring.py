@@ -27,7 +27,7 @@ def short_run(arguments: AlignmentTrainingArguments) -> Iterator[None]:
         arguments.eval_strategy = IntervalStrategy.NO
         arguments.save_strategy = SaveStrategy.NO
         arguments.eval_on_start = arguments.load_best_model_at_end = False
-        arguments.early_stopping_patience = arguments.retention = None
+        arguments.early_stopping_patience = arguments.retention = arguments.largest_drop = None
         arguments.share_of_start, arguments.push_to_hub = 0.0, False
         if arguments.lr_scheduler_type in FOLLOW_METRIC:
             arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT, None

@@ -1,7 +1,8 @@
-"""Keep what a run needs of the model before training, and average the trained weights with those of the start."""
+"""Measure what training loses within languages, and average the trained weights with those of the start."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,8 +10,41 @@ import torch
 from torch import Tensor, nn
 
 from hf_xsent.errors import RecipeError
+from hf_xsent.evaluation.retention import RetentionTask
+from hf_xsent.evaluation.task import ModelEncoder
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.sentence_encoder import SentenceEncoder
+
+logger = logging.getLogger(__name__)
+
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of the start, from which ``share_of_start: auto`` chooses
+
+
+class Retention:
+    """The score within languages, in percent, of a model before and after training.
+
+    ``folder`` has the data of the task ``retention`` of ``evaluate``: similarity of sentences, answers to questions.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.task = RetentionTask.load(folder)
+        self.before = self.after = float("nan")
+
+    def score(self, embedder: Any) -> float:
+        """Measure the mean score over tasks and languages."""
+        scores = self.task.score(ModelEncoder(embedder))
+        return float(scores.groups["all"]["score"])
+
+    def problem(self, largest_drop: float | None, saved_in: str | None) -> str | None:
+        """Return a sentence if the score fell by more than the largest drop that is allowed."""
+        if largest_drop is None or self.before - self.after <= largest_drop:
+            return None
+        saved = "" if saved_in is None else f"the run is saved in {saved_in}; "
+        return (
+            f"the score within languages fell from {self.before:.2f} to {self.after:.2f}, more than largest_drop "
+            f"{largest_drop:g}: {saved}keep more of the start by share_of_start, or train with the objective "
+            "interpolation"
+        )
 
 
 def start_of_run(encoder: Any, needs: Mapping[str, Callable[[], Any]], begins: bool) -> dict[str, Any]:
@@ -44,3 +78,21 @@ def average_with_start(model: SentenceEncoder, start: Mapping[str, Tensor], shar
 def _weights_of_map(model: SentenceEncoder) -> list[tuple[str, nn.Parameter]]:
     """Return the weights of the linear map after pooling, if the model has one."""
     return [] if model.linear_map is None else list(model.linear_map.named_parameters(prefix="linear_map"))
+
+
+def choose_share(
+    model: SentenceEncoder, start: Mapping[str, Tensor], accuracy: Callable[[], float], score: Callable[[], float]
+) -> float:
+    """Return the share of the start with the highest sum of dev accuracy and score within languages.
+
+    The weights are the trained ones before and after.
+    """
+    model.merge_adapters()
+    trained = starting_weights(model)
+    sums: dict[float, float] = {}
+    for share in SHARES:
+        average_with_start(model, start, share)
+        sums[share] = accuracy() + score()
+        logger.info("share of the start %.1f: dev accuracy + score within languages = %.2f", share, sums[share])
+        average_with_start(model, trained, 1.0)  # the trained weights again
+    return max(sums, key=lambda share: sums[share])

@@ -193,11 +193,12 @@ class TrainingSettings(CommonTrainingSettings):
     early_stopping_patience: int | None = setting(
         None, "Stop after N consecutive dev measurements without a new best; without it, never stop early.", at_least=1
     )
-    share_of_start: float = setting(
+    share_of_start: float | str = setting(
         0.0,
-        "After training, average the weights with those of the starting encoder; this is the starting encoder's share.",
-        at_least=0,
-        below=1,
+        "After training, average the weights with those of the starting encoder; this is the starting encoder's share, "
+        "at least 0 and below 1. auto: the share from 0 to 0.5 with the highest sum of dev accuracy and the score of "
+        "--retention.",
+        metavar="X|auto",
     )
     retention: str | None = setting(
         None,
@@ -206,6 +207,11 @@ class TrainingSettings(CommonTrainingSettings):
         metavar="FOLDER",
         results=False,
         local=True,
+    )
+    largest_drop: float | None = setting(
+        None,
+        "With --retention: end with an error, after the run is saved, if the score falls by more than N points.",
+        at_least=0,
     )
     ddp_timeout: int = setting(
         600,

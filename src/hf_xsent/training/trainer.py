@@ -19,18 +19,18 @@ from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
 from hf_xsent.evaluation.pairs import retrieval_by_language
-from hf_xsent.evaluation.retention import RetentionTask
-from hf_xsent.evaluation.task import Metrics, ModelEncoder
+from hf_xsent.evaluation.task import Metrics
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
 from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
 from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EndOfStep, StartOfEpoch
+from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.resuming import stops_early
-from hf_xsent.training.retention import average_with_start, start_of_run, starting_weights
+from hf_xsent.training.retention import Retention, average_with_start, choose_share, start_of_run, starting_weights
 from hf_xsent.training.run_trainer import RunTrainer
 from hf_xsent.training.teacher import Teachers, copy_of_start, load_teachers
 
@@ -129,7 +129,7 @@ class AlignmentTrainer(RunTrainer):
         self._adapters = {name: getattr(config, name) for name in ("lora_rank", "lora_alpha", "lora_targets")}
         self.add_callback(EndOfStep)
         self.add_callback(DevBeforeTraining)
-        self._retention = None if args.retention is None else RetentionTask.load(args.retention)
+        self._retention = None if args.retention is None else Retention(args.retention)
         self._epochs = StartOfEpoch()
         self.add_callback(self._epochs)
         self.tokenizer = processing_class
@@ -163,8 +163,10 @@ class AlignmentTrainer(RunTrainer):
             return super().train(*args, **kwargs)
 
     def identity(self) -> dict[str, Any]:
-        """Add teachers in memory."""
-        return super().identity() | self.teachers.identity()
+        """Add teachers in memory, and the data within languages if a share of the start or a verdict depends on it."""
+        decides = self.args.share_of_start == AUTO or self.args.largest_drop is not None
+        data = {"content of retention": self._retention.task.fingerprint} if self._retention and decides else {}
+        return super().identity() | self.teachers.identity() | data
 
     def before_training(self) -> None:
         """Copy and measure the start; no checkpoint is loaded yet."""
@@ -175,30 +177,41 @@ class AlignmentTrainer(RunTrainer):
         if self.teachers.need_start:
             needs["interpolation"] = partial(copy_of_start, self.model, self.args)
         if self._retention is not None:
-            needs["retention"] = partial(self._score_within_languages, self._retention)
+            needs["retention"] = self._score_within_languages
         start = start_of_run(self.model.encoder, needs, begins=self._resumed is None)
-        self._start, self.teachers.start = start, start.get("interpolation")
+        self._start, self.teachers.start = start.get("share_of_start", {}), start.get("interpolation")
+        if self._retention is not None:
+            self._retention.before = start["retention"]
 
     def after_training(self) -> None:
         """Average the weights with those of the start, merge adapters, and measure the result."""
         model = self.model
-        share = self.args.share_of_start
+        share: Any = self.args.share_of_start
+        if share == AUTO:
+            dev = partial(self._measure_dev, self.eval_dataset)
+            share = choose_share(model, self._start, lambda: dev()["accuracy"], self._score_within_languages)
         if share:
-            average_with_start(model, self._start["share_of_start"], share)
+            average_with_start(model, self._start, share)
             self.log({"share_of_start": share})
         model.merge_adapters()
-        if self.eval_dataset is not None and share:
+        if self.eval_dataset is not None and self.args.share_of_start:
             self.evaluate()
         if self._retention is not None:
-            after = self._score_within_languages(self._retention)
-            self.log({"retention_before": self._start["retention"], "retention": after})
+            self._retention.after = self._score_within_languages()
+            self.log({"retention_before": self._retention.before, "retention": self._retention.after})
         super().after_training()
 
-    def _score_within_languages(self, task: RetentionTask) -> float:
-        """Return the mean score, in percent, over similarity of sentences and answers to questions."""
+    def problem(self) -> str | None:
+        """Return a sentence if the score within languages fell by more than ``largest_drop``."""
+        if self._retention is None:
+            return None
+        return self._retention.problem(self.args.largest_drop, str(self.args.output_dir) if self.saves_run else None)
+
+    def _score_within_languages(self) -> float:
+        assert self._retention is not None
         embedder = SentenceEmbedder(self.model, self.tokenizer)
         with self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
-            return float(task.score(ModelEncoder(embedder)).groups["all"]["score"])
+            return self._retention.score(embedder)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
