@@ -58,6 +58,13 @@ def test_a_bad_line_raises_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.tsv*/*.arrow")) and not (tmp_path / "scored.tsv").exists()
 
 
+def test_pairs_whose_languages_are_not_stated_may_be_in_any_order(tmp_path: Path) -> None:
+    pair = "It is cold this morning, and we eat bread.", "Heute Morgen ist es kalt, und wir essen Brot."
+    assert str(score_pairs([pair] * 10, tmp_path / "scored.tsv", Letters())).startswith("10 scored pairs")
+    with pytest.raises(DataError, match="^the de pairs: source and target, .* seem to be swapped"):
+        score_pairs([pair] * 10, tmp_path / "scored.tsv", Letters(), language="de")
+
+
 def test_pairs_in_memory_of_another_language_are_named_and_not_listed(tmp_path: Path) -> None:
     pair = "Il fait froid ce matin, et nous mangeons du pain.", "It is cold this morning, and we eat bread."
     with pytest.raises(DataError, match="^the source side of the de pairs seems to be French, not German"):
