@@ -143,14 +143,17 @@ class SavingTrainer(HubTrainer):
         self.accelerator.wait_for_everyone()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save model and tokenizer into a folder; without one, into the output folder."""
+        """Save model and tokenizer into a folder; without one, into the output folder, renamed when complete."""
         if (backend := getattr(self.processing_class, "backend_tokenizer", None)) is not None:
             backend.no_padding()  # a tokenizer saves the padding of its last call, which a resumed run would change
             backend.no_truncation()
-        folder = output_dir or str(self.args.output_dir)
-        super().save_model(folder, _internal_call=True)
+        run = Run(str(self.args.output_dir))
+        folder = run.unfinished if output_dir is None else Path(output_dir)
+        super().save_model(str(folder), _internal_call=True)
         if self.args.should_save and not self.saves_checkpoint:
-            (Path(folder) / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when opened
+            (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when opened
+        if self.args.should_save and output_dir is None:
+            run.place_model()
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Build the schedule of the learning rate."""
