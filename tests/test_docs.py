@@ -46,8 +46,10 @@ NOT_RUN = {  # reason: blocks that say so
 STAND_INS = {
     "xlm-roberta-base": "encoder",
     "intfloat/multilingual-e5-small": "encoder",
-    '"runs/search", max_steps=400': '"runs/search", max_steps=2, dev_pairs=4, clean=False, use_cpu=True',
-    "objectives=mixed, one": "objectives=mixed, per_device_train_batch_size=4, one",
+    "objectives=mixed": "objectives=mixed, max_steps=2, per_device_train_batch_size=4, clean=False, use_cpu=True",
+    "mixed-small.yaml --model neutral --data de": (
+        "mixed-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false --model neutral --data de"
+    ),
     'budget={"steps": 200}': 'budget={"steps": 1}, settings={"dev_pairs": 0, "clean": False, "use_cpu": True}',
     "max_steps=1000, per_device_train_batch_size=64": "max_steps=2, per_device_train_batch_size=4",
     "max_steps=1000": "max_steps=2",

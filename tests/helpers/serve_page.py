@@ -60,6 +60,9 @@ transformers.js. The others do not apply it.
 hf-xsent export runs/mine --output exported-all --onnx float32   # needs pip install '.[onnx]'
 ```
 
+Take the code from the card of your export, which has its length, pooling, prompt and start token: the code on this
+page is for {model} (512 tokens).
+
 {first}
 ## All runtimes
 
@@ -69,9 +72,6 @@ hf-xsent export runs/mine --output exported-all --onnx float32   # needs pip ins
 Measured on {model} (a copy with weights of 4 bits) against SentenceTransformer in float32, over 200 texts; *equal ids*:
 texts whose token ids are those of transformers.{speed}
 [Causes of differences](#differences-and-their-causes), [other exports](#all-results).
-
-The code on this page is for {model}; the model card of an export has the same code with its own prompt, pooling and
-length.
 """
 PROMPT = """If `exported-all/config_sentence_transformers.json` names a default prompt, put it before each sentence;
 the code of the model card does.
@@ -145,7 +145,7 @@ def _section(runtime: Runtime) -> str:
     """Return the notes on a runtime, and its code."""
     code = runtime.code(FACTS, next(iter(runtime.files)), "exported-all", "org/mine").rstrip()
     skip = "" if runtime.language == "js" else "<!-- not run: runtimes -->\n"
-    ran = "`--check` runs this code." if runtime.token_ids else NOT_RUN
+    ran = "[`--check`](#check-an-export) runs this code." if runtime.token_ids else NOT_RUN
     return f"## {runtime.title}\n\n{HOW[runtime.title]}\n\n{ran}\n\n{skip}```{runtime.language}\n{code}\n```\n"
 
 

@@ -131,7 +131,7 @@ class CommonTrainingSettings:
     )  # fmt: skip
     max_steps: int = setting(-1, "Train for N steps; -1 trains for --num_train_epochs.")
     num_train_epochs: float = setting(3.0, "Train for N epochs, unless --max_steps is given.")
-    learning_rate: float = setting(5e-5, "Peak learning rate; 5e-5 suits a base-size encoder.", at_least=0)
+    learning_rate: float = setting(5e-5, "Peak learning rate; 5e-5 suits small and base-size encoders.", at_least=0)
     warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a fraction of all steps.")
     bf16: bool | str = setting(
         False,
