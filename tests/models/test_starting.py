@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,19 @@ def test_a_run_that_resumes_with_its_half_trained_model_keeps_the_start_of_befor
         final.append(model.state_dict())
     for name, weight in final[0].items():
         assert torch.equal(weight, final[1][name]), name
+
+
+def test_a_new_run_says_that_an_interrupted_one_changed_the_weights(
+    stating: str, tmp_path: Path, pairs: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = SentenceEncoderForPreTraining.from_pretrained(stating)
+    for folder in ("broken", "next", "third"):
+        arguments = TrainingArguments(str(tmp_path / folder), max_steps=3, use_cpu=True, report_to="none")
+        trainer = AlignmentTrainer(model, arguments, {"de": pairs}, callbacks=[_Break()] if folder == "broken" else [])
+        caplog.clear()
+        with pytest.raises(InterruptedError) if folder == "broken" else nullcontext():
+            trainer.train()
+        assert ("interrupted training changed the weights" in caplog.text) == (folder == "next")
 
 
 def test_a_start_that_a_resumed_run_needs_first_is_no_longer_there(stating: str, tmp_path: Path, pairs: Any) -> None:

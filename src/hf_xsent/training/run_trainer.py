@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from hf_xsent.publishing.export_folder import RUN_FACTS
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
 from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, write_recipe, write_run_card
+
+logger = logging.getLogger(__name__)
 
 
 class RunTrainer(SavingTrainer):
@@ -47,9 +50,13 @@ class RunTrainer(SavingTrainer):
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training()
         model = self.model
-        before, model.encoder.last_run = getattr(model.encoder, "last_run", None), None
+        before, model.encoder.last_run = getattr(model.encoder, "last_run", ()), None
         if self._resumed is None:
-            self.continued = before
+            self.continued = before or None
+            if before is None:
+                logger.warning(
+                    "an interrupted training changed the weights that this one begins with: open the model again"
+                )
         self.stated_settings = settings_of_run(self)
         if self.saves_run and self.args.should_save:
             write_recipe(str(self.args.output_dir), "pretrain", self.stated_settings)
