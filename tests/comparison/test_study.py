@@ -45,6 +45,17 @@ def test_recipe_file_settings_and_method_are_laid_over_each_other(study: StudyFi
     assert (first.poolings, first.seeds) == (("cls",), (0,))
 
 
+def test_a_recipe_file_states_the_pooling_of_methods_that_name_none(study: StudyFile, tmp_path: Path) -> None:
+    (tmp_path / "max.yaml").write_text("method: alignment\npooling: max\nseed: 5\n", "utf-8")
+    methods = {
+        "max": {"recipe": str(tmp_path / "max.yaml")},
+        "own": {"recipe": str(tmp_path / "max.yaml"), "poolings": "cls"},
+    }
+    stated, own = _read(study, methods=methods, poolings=None).methods
+    assert (stated.poolings, stated.seeds) == (("max",), (0,))
+    assert own.poolings == ("cls",)
+
+
 def test_objectives_are_chosen_by_weight_and_keep_what_recipe_and_settings_say_of_them(study: StudyFile):
     settings = study.content["settings"] | {"objectives": {"translation_ranking": {"symmetric": True}}}
     chosen = {"translation_ranking": 0.5, "representation_translation": {"weight": 0.1, "head_layers": 1}}

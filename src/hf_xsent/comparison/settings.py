@@ -48,7 +48,9 @@ class CompareSettings:
     settings: dict[str, Any] | None = setting(
         None, "Recipe file of the methods that name no other one, and changes to the recipe of all. (default: none)"
     )
-    poolings: list[str] | None = setting(None, "Poolings of sentence embeddings. (default: the start's, or mean)")
+    poolings: list[str] | None = setting(
+        None, "Poolings of sentence embeddings. (default: that of the recipe file, else of the start, else mean)"
+    )
     seeds: list[int] = setting([0], "Random seeds.")
     output: str | None = setting(
         None,

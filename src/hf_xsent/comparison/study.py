@@ -29,7 +29,7 @@ class Method:
 
     name: str
     recipe: dict[str, Any]  # without the settings that the study sets for each run
-    poolings: tuple[str | None, ...]  # None: that of the start
+    poolings: tuple[str | None, ...]  # None: that of the start, as its recipe file states none
     seeds: tuple[int | None, ...]  # None: nothing is trained
 
 
@@ -147,8 +147,8 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
             if isinstance(layer.get("objectives"), Mapping):
                 objectives = merge_objectives(objectives, layer["objectives"])
         recipe |= {"objectives": objectives} if objectives else {}
-        poolings, seeds = tuple(dict.fromkeys(method.poolings or ())) or (None,), tuple(dict.fromkeys(method.seeds))
-        return Method(name, recipe, poolings, seeds if method.train else (None,))
+        poolings = tuple(dict.fromkeys(method.poolings or [from_file.get("pooling")]))
+        return Method(name, recipe, poolings, tuple(dict.fromkeys(method.seeds)) if method.train else (None,))
 
 
 def _check_recipe(at: str, content: Mapping[str, Any]) -> None:
