@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from study_file import StudyFile
 
@@ -240,9 +241,12 @@ def test_an_untrained_method_has_the_prompt_of_its_start_that_its_recipe_names(s
     assert open_embedder(run).prompt == "The dog "
 
 
-def test_paths_of_python_are_those_of_a_file(study: StudyFile, tmp_path: Path):
+def test_paths_and_numbers_of_python_are_those_of_a_file(study: StudyFile, tmp_path: Path):
     data = {"de": tmp_path / "de-en.tsv"}
-    parts = {"methods": {"TR": {"data": data, "cache_dir": tmp_path}}, "tasks": {"pairs": {"data": data}}}
+    parts = {
+        "methods": {"TR": {"data": data, "cache_dir": tmp_path, "frozen_layers": np.int64(1)}},
+        "tasks": {"pairs": {"data": data}},
+    }
     settings = study.content["settings"] | {"recipe": tmp_path / "recipe.yaml"}
     (run,) = list_runs(compare.read(study.content | parts | {"settings": settings, "output": study.out}))
     run.write_job()

@@ -52,6 +52,12 @@ def test_untrained_it_is_the_average_of_the_layers(tiny_encoders: Path, sentence
     torch.testing.assert_close(model(**batch).sentence_embedding, torch.nn.functional.normalize(sums.mean(1), dim=-1))
 
 
+def test_other_methods_do_not_start_from_a_mix_of_layers(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    DualPivotForPreTraining.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
+    with pytest.raises(RecipeError, match="dual pivot's mix of the layers of a frozen encoder: start from the encoder"):
+        SentenceEncoderForPreTraining.from_backbone(str(tmp_path))
+
+
 def test_a_mix_of_layers_has_no_other_pooling(encoder_folders: dict[str, Path], sentences: list[str]) -> None:
     model = DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
     embedder = SentenceEmbedder(model, AutoTokenizer.from_pretrained(encoder_folders["bert"]))

@@ -82,6 +82,8 @@ def _plain(value: Any) -> Any:
         }
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
+    if getattr(value, "shape", None) == ():  # a number of numpy
+        return value.item()
     return fspath(value) if isinstance(value, PathLike) else value
 
 

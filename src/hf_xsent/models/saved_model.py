@@ -66,6 +66,8 @@ class SavedModel(PreTrainedModel):
         encoder_config, stated = starting_settings(name, **hub)
         chosen = settings.keys() if config is None else None
         config = cls.config_of(config, settings).following(stated, chosen)
+        if stated.get("model_type") == "dual-pivot" != config.model_type:
+            raise RecipeError(f"{name!r} is dual pivot's mix of the layers of a frozen encoder: start from the encoder")
         model = cls._over_encoder(name, config, encoder_config, loading)
         model.start_weights([key for key in model.state_dict() if not key.startswith("encoder.")])
         if "model_type" in stated:
