@@ -266,6 +266,10 @@ def test_the_teacher_of_interpolation_embeds_as_the_model_does(stating: str, tmp
     np.testing.assert_allclose(trainer.teachers.start.encode(["a dog"]), model.encode(["a dog"]))
     with pytest.raises(RecipeError, match="interpolation keeps the embeddings of the start"):
         SentenceEncoderForPreTraining.from_pretrained(stating, objectives={"interpolation": 1.0}, encoder_layers=2)
+    with pytest.raises(RecipeError, match="interpolation embeds texts whatever their language: remove languages"):
+        SentenceEncoderForPreTraining.from_pretrained(
+            stating, objectives={"interpolation": 1.0}, languages=["de", "en"]
+        )
 
 
 @pytest.mark.parametrize("loaded", [False, True])

@@ -45,6 +45,14 @@ def _exported(encoder: Path, tmp_path: Path, files: list[str]) -> Path:
 def test_the_card_has_the_languages_that_were_removed(tiny_encoders: Path, tmp_path: Path, files: list[str]) -> None:
     card = ModelCard.load(str(_exported(tiny_encoders, tmp_path, files) / "README.md"))
     assert card.data.language == ["de", "fr", "sw"]
+    removed = "The language was removed from its embeddings by a linear layer (`hf-xsent export --remove_language`, "
+    assert f"{removed}texts in de, fr, sw)." in card.content
+    run = tmp_path / "run"
+    (tmp_path / "pairs.tsv").write_text("ein hund\ta dog\neine katze\ta cat\n" * 4, "utf-8")
+    command = f"pretrain --model {tmp_path / 'out'} --data de={tmp_path / 'pairs.tsv'} --output {run} --max_steps 1"
+    assert main([*command.split(), "--dev_pairs", "0", "--clean", "false"]) == 0
+    trained = ModelCard.load(str(run / "README.md")).content
+    assert f"{removed}texts in de, fr, sw)." in trained
 
 
 def _with_tanh(encoder: str, folder: Path) -> str:

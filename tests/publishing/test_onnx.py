@@ -84,6 +84,9 @@ def test_the_default_prompt_precedes_each_sentence(
     prompt = "the dog: " if settings.get("default_prompt_name") else ""
     embedder = SentenceEmbedder.from_pretrained(str(folder), device="cpu")
     np.testing.assert_allclose(vectors, embedder.encode([prompt + one for one in sentences], prompt=""), atol=1e-5)
+    for ours, theirs in ((onnx.OnnxEncoder(folder).encode_query, embedder.encode_query),
+                         (onnx.OnnxEncoder(folder).encode_document, embedder.encode_document)):  # fmt: skip
+        np.testing.assert_allclose(ours(sentences), theirs(sentences), atol=1e-5)
     pairs = {"de": list(zip(sentences, sentences[1:], strict=False))}
     (report,) = evaluate(onnx.OnnxEncoder(folder), pairs=pairs).reports
     assert report.settings == {"model": "OnnxEncoder"}

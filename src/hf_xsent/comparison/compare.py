@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from hf_xsent.comparison.report import report_document, write_report
@@ -101,7 +102,11 @@ def _run_all(study: Study, runs: Sequence[Run]) -> None:
     """Run each unfinished run that no other process works on."""
     left = [run for run in runs if not run.finished]
     logger.info("%d of %d runs are unfinished", len(left), len(runs))
+    began = monotonic()
     for number, run in enumerate(left, 1):
+        if number > 1:
+            minutes = (monotonic() - began) / (number - 1) * (len(left) - number + 1) / 60
+            logger.info("about %.0f minutes left, if the other runs take as long", minutes)
         with claim(run.folder / "claim", wait=False) as ours:
             if not ours:
                 logger.info("another process works on run %d of %d: %s", number, len(left), run.name)

@@ -74,12 +74,12 @@ def read_study(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, 
 
 
 def _plain(value: Any) -> Any:
-    """Write weights of objectives as mappings, so that flags change single settings beside them, and paths as text."""
+    """Write weights of objectives as mappings, so that flags change single settings, and names and paths as text."""
     if isinstance(value, Mapping):
-        return {
-            key: merge_objectives({}, entry) if key == "objectives" and isinstance(entry, Mapping) else _plain(entry)
-            for key, entry in value.items()
-        }
+        plain = {str(key): _plain(entry) for key, entry in value.items()}
+        if isinstance(plain.get("objectives"), Mapping):
+            plain["objectives"] = merge_objectives({}, plain["objectives"])
+        return plain
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     if getattr(value, "shape", None) == ():  # a number of numpy
@@ -149,7 +149,7 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
             if isinstance(layer.get("objectives"), Mapping):
                 objectives = merge_objectives(objectives, layer["objectives"])
         recipe |= {"objectives": objectives} if objectives else {}
-        poolings = tuple(dict.fromkeys(method.poolings or [from_file.get("pooling")]))
+        poolings = tuple(dict.fromkeys(method.poolings or (from_file.get("pooling"),)))
         return Method(name, recipe, poolings, tuple(dict.fromkeys(method.seeds)) if method.train else (None,))
 
 

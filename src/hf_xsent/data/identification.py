@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -10,6 +11,8 @@ from typing import Any
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 _PASSAGE = 100  # characters; of single short sentences, 1 in 10 is identified wrongly
 _MAX_CHARACTERS = 20_000
@@ -87,14 +90,19 @@ def check_language(texts: Iterable[str], language: str, name: str) -> None:
 def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str) -> None:
     """Raise an error if source and target are swapped: one is clearly not in its language, and each is in the other's.
 
-    A side need not be in a language that is not known.
+    A side need not be in a language that is not known. Log a warning if a side is in a third language.
     """
-    if not any(map(contradicting_language, sides, codes)):
+    others = [*map(contradicting_language, sides, codes)]
+    if not any(others):
         return
-    found, others = [identify_language(texts) for texts in sides], [_varieties(code) for code in reversed(codes)]
-    if all(code in other for code, other in zip(found, others, strict=True) if other):
+    found, swapped = [identify_language(texts) for texts in sides], [_varieties(code) for code in reversed(codes)]
+    if all(code in other for code, other in zip(found, swapped, strict=True) if other):
         stated = " and ".join(find_language(code).name for code in codes)
         raise DataError(
             f"{name}: source and target, stated as {stated}, seem to be swapped: state the columns in the other order, "
-            "such as columns 1 0, or check language and target_language"
+            "such as --columns 1 0, or check language and target_language"
         )
+    for side, code, other in zip(("source", "target"), codes, others, strict=True):
+        if other is not None:
+            names = find_language(other).name, find_language(code).name
+            logger.warning("%s: the %s side seems to be %s, and is stated as %s", name, side, *names)

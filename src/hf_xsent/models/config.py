@@ -164,6 +164,8 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         self.objectives = read_objectives(self.objectives, self.default_objectives() | self.objective_defaults)
         if self.encoder_layers is not None and "interpolation" in self.objectives:
             raise RecipeError("interpolation keeps the embeddings of the start, without its layers: use distillation")
+        if self.languages and "interpolation" in self.objectives:
+            raise RecipeError("interpolation embeds texts whatever their language: remove languages, or interpolation")
 
     @classmethod
     def default_objectives(cls) -> dict[str, Any]:

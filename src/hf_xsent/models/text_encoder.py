@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -83,8 +83,7 @@ class SentenceTransformerMethods:
 
     def _encode_with_prompt_of(self, names: Sequence[str], sentences: Sequence[str], options: dict[str, Any]) -> Any:
         if options.get("prompt") is None and options.get("prompt_name") is None:
-            prompts = self.config.prompts or {}
-            options["prompt"] = next((prompts[name] for name in names if name in prompts), "")
+            options["prompt"] = prompt_of(names, self.config.prompts)
         return self.encode(sentences, **options)
 
     @staticmethod
@@ -97,6 +96,11 @@ class SentenceTransformerMethods:
     def model_card_data(self) -> SimpleNamespace:
         """Discard metrics of sentence-transformers' evaluators; ``hf-xsent publish`` reads results files."""
         return SimpleNamespace(set_evaluation_metrics=lambda *_, **__: None)
+
+
+def prompt_of(names: Sequence[str], prompts: Mapping[str, str] | None) -> str:
+    """Return the first prompt that has one of the names; without one, none."""
+    return next((prompts[name] for name in names if name in prompts), "") if prompts else ""
 
 
 @dataclass(frozen=True)

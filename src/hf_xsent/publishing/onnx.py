@@ -24,6 +24,7 @@ from hf_xsent.files import writing
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import read_map, read_modules
+from hf_xsent.models.text_encoder import DOCUMENT, QUERY, prompt_of
 from hf_xsent.publishing.export_folder import check_export
 from hf_xsent.publishing.runtimes import ONNX, ONNX_INT8, OPENVINO
 
@@ -41,17 +42,26 @@ class OnnxEncoder:
         self.tokenizer = load_tokenizer(str(folder))
         self.prompt = self.settings.get("prompts", {}).get(self.settings.get("default_prompt_name")) or ""
 
-    def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """Return N × d float32 embeddings; row i is the embedding of sentence i."""
+    def encode(self, sentences: Sequence[str], prompt: str | None = None) -> np.ndarray:
+        """Return N × d float32 embeddings; row i is that of sentence i, by default after the default prompt."""
+        prompt = self.prompt if prompt is None else prompt
         rows: list[Any] = [None] * len(sentences)
         for batch in batches_by_length([len(sentence) for sentence in sentences], _CHARACTERS_PER_BATCH):
-            texts = [self.prompt + sentences[i] for i in batch]
+            texts = [prompt + sentences[i] for i in batch]
             inputs = self.tokenizer(
                 texts, padding=True, truncation=True, max_length=self.settings["max_length"], return_tensors="np"
             )
             for i, vector in zip(batch, self.session.run(["sentence_embedding"], dict(inputs))[0], strict=True):
                 rows[i] = vector
         return np.stack(rows)
+
+    def encode_query(self, sentences: Sequence[str]) -> np.ndarray:
+        """Encode with the prompt of queries."""
+        return self.encode(sentences, prompt_of(QUERY, self.settings.get("prompts")))
+
+    def encode_document(self, sentences: Sequence[str]) -> np.ndarray:
+        """Encode with the prompt of documents."""
+        return self.encode(sentences, prompt_of(DOCUMENT, self.settings.get("prompts")))
 
 
 def export_onnx(folder: str | Path) -> Path:

@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedTokenizerBase, Trainer
 
 from hf_xsent.errors import ModelError, import_extra
-from hf_xsent.files import file_digest, writing
+from hf_xsent.files import file_digest, is_local, writing
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
@@ -84,7 +84,9 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
             is_run = is_run and _weights_of(part) == _weights_of(Path(run))
         of_others = {"exported_from": "", "results": [], "name": ""}  # results of a run are those of its export alone
         of_run = {"exported_from": identify_model(str(run))} if is_run else of_others
-        facts = {"languages": [*texts]} | stored | of_run
+        start = {} if stored or not run or is_local(run) else {"base_model": str(run)}  # a folder may be a copy
+        removed = {"language_removed": sorted(texts)} if texts else {}
+        facts = {"languages": [*texts]} | start | stored | removed | of_run
         if settings.verify:
             _verify(embedder, part, settings.dtype)
         _add_formats(settings, part)

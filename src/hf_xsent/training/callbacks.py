@@ -91,12 +91,12 @@ class DevBeforeTraining(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
         """Warn of an accuracy before training that is almost perfect."""
-        accuracy = (metrics or {}).get("eval_accuracy", 0.0)
-        accuracy = min(accuracy, (metrics or {}).get("eval_beside", accuracy))
+        measured = [metrics[name] for name in ("eval_accuracy", "eval_beside") if name in (metrics or {})]
+        accuracy = min(measured, default=0.0)
         if state.global_step == 0 and accuracy > _EASY and state.is_world_process_zero:
             logger.warning(
-                "dev accuracy is %.2f before training: these pairs are too easy to show what training gains; give "
-                "harder ones as --dev, or more --dev_pairs, and compare start and result with hf-xsent evaluate",
+                "all dev measures are %.2f or more before training: these pairs are too easy to show what it gains; "
+                "give harder ones as --dev, or more --dev_pairs, and compare start and result with hf-xsent evaluate",
                 accuracy,
             )
 

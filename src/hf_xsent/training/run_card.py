@@ -81,13 +81,14 @@ def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
         "training": _training_sentences(trainer),
     }
     before, earlier = getattr(trainer, "continued", None) or (start, facts_of_run(start) if start else {})
+    of_start = ("base_model", "local_start", "language_removed")
+    facts |= {name: earlier[name] for name in of_start if earlier.get(name)}
     if "recipe" not in earlier:
         return facts
     stages = (
         f"It continued the training of {Path(before).name}: pairs and languages are of all stages, recipe and steps of "
         "the last."
     )
-    facts |= {name: earlier.get(name, "") for name in ("base_model", "local_start")}
     return facts | {"training": [*facts["training"], stages]} | facts_of_all([earlier, facts])
 
 

@@ -104,6 +104,17 @@ def test_pairs_have_the_columns_of_sentence_transformers(record: dict[str, Any],
         assert list(read_pairs(BitextSource("und", str(tmp_path / "a.csv")))) == [PAIR]
 
 
+def test_columns_of_sentence_transformers_that_are_not_read_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = {"anchor": PAIR[0], "positive": PAIR[1], "negative_1": "a", "Label": 0, "labelled": "x"}
+    load_bitext([record], cache_dir=tmp_path, cleaning=None)
+    assert "not read: negative_1, Label. All rows are translations" in caplog.text
+    caplog.clear()
+    load_bitext([record | {"x": 1}], cache_dir=tmp_path, cleaning=None, columns=("anchor", "positive"))
+    assert "not read" not in caplog.text
+
+
 def test_a_data_set_of_several_languages_names_them_by_its_keys_or_a_column(tmp_path: Path) -> None:
     pairs = {"english": [PAIR[1]], "non_english": [PAIR[0]]}
     by_key = DatasetDict({"talks-en-de": Dataset.from_dict(pairs), "talks-en-tr": Dataset.from_dict(pairs)})

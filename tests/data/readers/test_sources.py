@@ -176,9 +176,17 @@ def test_one_known_language_is_enough_to_find_swapped_columns(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "en", "und"])
-def test_texts_of_another_language_or_of_one_are_not_swapped(tmp_path: Path, language: str) -> None:
-    for pair in ((GERMAN, GERMAN), (ENGLISH, ENGLISH)):
-        assert _read({language: [pair]}) == {language: [pair]}
+def test_texts_of_another_language_or_of_one_are_not_swapped_but_named(
+    tmp_path: Path, language: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for pair, target in (((GERMAN, GERMAN), "German"), ((ENGLISH, ENGLISH), "English")):
+        caplog.clear()
+        assert _read({language: [pair] * 2}) == {language: [pair] * 2}
+        is_stated = language != "und"
+        target_side = "the target side seems to be German, and is stated as English"
+        assert (target_side in caplog.text) == (is_stated and target == "German")
+        source = f"the source side seems to be {target}, and is stated as French"
+        assert (source in caplog.text) == (language == "fr")
 
 
 @pytest.mark.parametrize("columns", [["b", "a"], {"de": ["b", "a"]}])

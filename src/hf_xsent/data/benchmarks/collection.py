@@ -12,6 +12,7 @@ from typing import Any
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import compressed_or_not, json_lines, lines
 from hf_xsent.data.readers.hub import select_names
+from hf_xsent.data.readers.sources import nearest_file
 from hf_xsent.errors import DataError, shortened
 
 logger = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ def _find(folder: Path, *names: str) -> Path:
     for path in (compressed_or_not(folder / name) for name in names):
         if path.is_file():
             return path
+    if not folder.is_dir():
+        raise DataError(f"no such folder: {folder}{nearest_file(folder)}")
     raise DataError(f"{folder} has no file {' or '.join(names)}: give a folder with {_FILES}, in the format of BEIR")
 
 

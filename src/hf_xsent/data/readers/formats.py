@@ -6,6 +6,8 @@ which the caller raises or counts. Readers of tables and records know no languag
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -28,6 +30,9 @@ Texts = tuple[Any, ...]  # source and target, or all fields of a pair, unchecked
 
 _FIRST_PAIRS, _MIN_PAIRS = 100, 6  # to decide that a column has no letters
 _EXAMPLES = 3
+_NOT_OF_PAIRS = re.compile("labels?$|negatives?(_[0-9]+)?$", re.IGNORECASE)  # columns of sentence-transformers' data
+
+logger = logging.getLogger(__name__)
 
 
 def read_pairs(source: BitextSource) -> Iterator[tuple[str, str]]:
@@ -151,11 +156,17 @@ def _choose_names(source: BitextSource, names: list[str]) -> tuple[str, str]:
 
 def _choose(source: BitextSource, place: str, names: list[str]) -> tuple[int, int]:
     """Return the numbers of the source and target column, by default those below ``translation``, as in OPUS."""
-    unread = next((name for name in names if name in LANGUAGE), None)
-    if unread and not source.stated:
+    language = next((name for name in names if name in LANGUAGE), None)
+    if language and not source.stated:
         raise DataError(
-            f"{source.name}: the column {unread} of a file is not read: name the language, as in de={source.path}, "
+            f"{source.name}: the column {language} of a file is not read: name the language, as in de={source.path}, "
             f"or und={source.path} for a mixture; in Python, a Dataset is read by language"
+        )
+    if source.columns is None and (unread := [name for name in names if _NOT_OF_PAIRS.match(name)]):
+        logger.warning(
+            "%s: not read: %s. All rows are translations; negatives are lists named source_negatives, target_negatives",
+            source.name,
+            ", ".join(unread),
         )
     shown = names_of_sides(names) if source.columns is None else names
     return choose_columns(place, shown, source.columns, source.language, source.target_language)
