@@ -166,15 +166,31 @@ def test_a_card_says_which_negatives_the_model_had_and_that_it_needs_no_prefix()
 def test_every_task_of_evaluate_has_a_table(task: str, tmp_path: Path) -> None:
     figures = dict.fromkeys(TASKS[task].headings, 50.0) | {TASKS[task].main_metric: 71.234}
     groups = {"4 pairs, test": figures, "all": figures}
-    pairs = {"de-en training": figures, "de-en test (training)": figures, "fr-en test": figures}
+    names = {
+        "bucc": ["de-en training", "de-en test (training)", "fr-en test"],
+        "retention": ["STS ar", "STS de", "MRR ar"],
+    }
+    pairs = dict.fromkeys(names.get(task, ["de-en", "fr-en"]), figures)
     report = Report(task, "protocol", {"model": "mine", "pooling": "cls"}, "", {}, groups, pairs)
     write_json(tmp_path / "results.json", {"runs": [asdict(report)]})
     (table,) = _tables(tmp_path / "results.json")
     assert [row[0] for row in table.table.rows] == [*pairs, "mean of 4 pairs, test", "mean of all"]
-    assert f", {2 if task == 'bucc' else 3} " in table.title and table.note == "protocol. pooling cls."
+    of_pairs = task in ("bucc", "sts17", "sts22", "xsim", "word_alignment")
+    assert table.title.endswith(f", 2 language{' pair' * of_pairs}s") and table.note == "protocol. pooling cls."
     on_the_hub = task in ("mixed_pool", "retrieval", "tatoeba", "pairs", "sts17", "sts22")
     assert (table.result.metric_value == 71.23) if on_the_hub else (table.result is None)
     assert "71.23" in str(render_card(card_facts(), [table]))
+
+
+@pytest.mark.parametrize("task", ["pairs", "xsim", "language_probe", "retrieval", "word_alignment"])
+def test_tasks_of_any_data_are_published_under_its_name(task: str, tmp_path: Path) -> None:
+    figures = dict.fromkeys(TASKS[task].headings, 50.0) | {TASKS[task].main_metric: 71.2}
+    reports = [
+        Report(task, "", {"model": "mine"}, "", {}, {"all": figures}, {"de": figures}, data) for data in ("a", "b.tsv")
+    ]
+    write_json(tmp_path / "results.json", {"runs": [asdict(report) for report in reports]})
+    titles = [table.title for table in _tables(tmp_path / "results.json")]
+    assert [title.split(",")[0] for title in titles] == [f"{TASKS[task].title} of {data}" for data in ("a", "b.tsv")]
 
 
 def test_the_hub_gets_the_mean_of_those_tracks_of_sts17_that_mteb_has(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_settings_without_what_they_compare_are_refused(run: Run, settings: dict
     assert not run.out.exists()
 
 
-def test_a_dry_run_measures_nothing_at_its_end(run: Run) -> None:
+def test_a_dry_run_measures_nothing_at_its_end(run: Run, scores: list[float]) -> None:
     run.start("--dry_run", retention="benchmarks", share_of_start="auto", largest_drop=1, **SHORT)
     run.start("--dry_run", lr_scheduler_type="reduce_lr_on_plateau", **SHORT)
 

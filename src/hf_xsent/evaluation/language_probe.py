@@ -26,6 +26,7 @@ class LanguageProbeTask(ParallelTask):
     """
 
     name: ClassVar[str] = "language_probe"
+    measures_any_data: ClassVar[bool] = True
     title: ClassVar[str] = "Language probe"
     protocol: ClassVar[str] = (
         f"accuracy of logistic regression on standardized embeddings, {FOLDS}-fold cross-validation by line: the "

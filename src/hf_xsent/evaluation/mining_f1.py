@@ -25,6 +25,7 @@ class BuccTask(EvaluationTask):
     sets: Sequence[BuccSet]
 
     name: ClassVar[str] = "bucc"
+    unit: ClassVar[str] = "language pair"
     title: ClassVar[str] = "BUCC 2018"
     protocol: ClassVar[str] = (
         "F1 of pairs mined by ratio margin, k = 4; candidates of both directions are taken by descending score, each "

@@ -25,6 +25,7 @@ class MixedPoolTask(ParallelTask):
     """Mixed pool: each sentence retrieves its translations, alone and beside the other sentences of its language."""
 
     name: ClassVar[str] = "mixed_pool"
+    measures_any_data: ClassVar[bool] = True
     title: ClassVar[str] = "Mixed pool"
     protocol: ClassVar[str] = (
         "by cosine. Alone: the translation is nearer than all other sentences of its language, mean over the other "

@@ -28,6 +28,7 @@ class PairsTask(EvaluationTask):
     sets: Sequence[PairSet]
 
     name: ClassVar[str] = "pairs"
+    measures_any_data: ClassVar[bool] = True
     title: ClassVar[str] = "Pairs"
     protocol: ClassVar[str] = (
         "beside own language: percent of sentences whose translation is the nearest by cosine in one pool of both "

@@ -27,6 +27,7 @@ class RetrievalTask(EvaluationTask):
     sets: Sequence[Collection]
 
     name: ClassVar[str] = "retrieval"
+    measures_any_data: ClassVar[bool] = True
     title: ClassVar[str] = "Retrieval"
     protocol: ClassVar[str] = (
         "by cosine, in one pool of all documents; equal cosines are in the order of the file. nDCG@10 with the scores "

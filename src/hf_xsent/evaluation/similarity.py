@@ -63,6 +63,7 @@ class Sts17Task(_StsTask):
     """STS 2017, seven tracks: ar-ar, ar-en, es-es, es-en, es-en-wmt (track 4b), en-en, tr-en."""
 
     name: ClassVar[str] = "sts17"
+    unit: ClassVar[str] = "language pair"
     title: ClassVar[str] = "STS 2017"
     groups: ClassVar[Mapping[str, Sequence[str]]] = {
         "7 tracks": tuple(STS17_TRACKS),
@@ -82,6 +83,7 @@ class Sts22Task(_StsTask):
     """STS22, similarity of news articles; test_set mean excludes fr-pl, whose 11 pairs are too few."""
 
     name: ClassVar[str] = "sts22"
+    unit: ClassVar[str] = "language pair"
     title: ClassVar[str] = "STS22"
     groups: ClassVar[Mapping[str, Sequence[str]]] = {
         "18 pairs": STS22_PAIRS,

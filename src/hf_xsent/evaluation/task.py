@@ -95,6 +95,8 @@ class EvaluationTask(ABC):
     charts: ClassVar[Sequence[str]]  # metrics to draw by language
     groups: ClassVar[Mapping[str, Sequence[str]]] = {}  # languages of which papers report the mean
     parallel: ClassVar[bool] = False  # whether item i of each language is the same item
+    unit: ClassVar[str] = "language"  # what the names of rows begin or end with
+    measures_any_data: ClassVar[bool] = False  # whether results are published under the name of the data
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__:

@@ -50,6 +50,8 @@ class WordAlignmentTask(EvaluationTask):
     choose: str = ""
 
     name: ClassVar[str] = "word_alignment"
+    unit: ClassVar[str] = "language pair"
+    measures_any_data: ClassVar[bool] = True
     title: ClassVar[str] = "Word alignment"
     protocol: ClassVar[str] = (
         f"alignment error rate (AER) of links by standardized hidden states (posterior of at least {THRESHOLD} in a "

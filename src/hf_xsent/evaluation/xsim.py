@@ -50,6 +50,8 @@ class XsimTask(EvaluationTask):
     sets: Sequence[XsimSet]
 
     name: ClassVar[str] = "xsim"
+    unit: ClassVar[str] = "language pair"
+    measures_any_data: ClassVar[bool] = True
     title: ClassVar[str] = "xsim"
     protocol: ClassVar[str] = (
         "xsim: percent of sentences whose best target sentence is not their translation, by ratio margin with k = 4 "

@@ -72,15 +72,13 @@ def tabulate(reports: Iterable[Report], encoding: Mapping[str, Any], start: str 
 def _table(report: Report, expected: Mapping[str, Any], start: str) -> EvaluationTable:
     """Tabulate one benchmark: a row for each language or pair, and for the mean of each group."""
     task = TASKS[report.task]
-    names = set(report.languages)
-    if report.task == "bucc":
-        names = {name.split()[0] for name in names}  # without the data split
-    unit = "language pair" if report.task in ("bucc", "sts17", "sts22") else "language"
-    measured = f"{len(names)} {unit}{'s' * (len(names) > 1)}"
+    place = -1 if report.task == "retention" else 0  # "XQuAD-R de"; elsewhere "de", of BUCC "de-en training"
+    names = {name.split()[place] for name in report.languages}
+    measured = f"{len(names)} {task.unit}{'s' * (len(names) > 1)}"
     as_exported = all(report.settings.get(name, value) == value for name, value in expected.items())
     return EvaluationTable(
         title=f"{task.title}{f' of {own}' if (own := _own_data(report)) else ''}, {measured}",
-        table=_with_start(report.table(unit, task), report, start),
+        table=_with_start(report.table(task.unit, task), report, start),
         note=f"{report.protocol}. {join_settings(report.settings)}.",
         result=_result(report, measured) if as_exported and report.task in _ON_THE_HUB else None,
     )
@@ -88,7 +86,7 @@ def _table(report: Report, expected: Mapping[str, Any], start: str) -> Evaluatio
 
 def _own_data(report: Report) -> str:
     """Return the name of the data of a task that measures any; empty if it has none."""
-    return report.data if report.task in ("pairs", "mixed_pool", "retrieval") else ""
+    return report.data if TASKS[report.task].measures_any_data else ""
 
 
 def _with_start(table: Table, report: Report, start: str) -> Table:

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 import torch
 from accelerate.utils import broadcast_object_list
-from transformers import TrainingArguments
+from transformers import TrainingArguments, trainer
 from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
-from transformers.trainer_callback import PrinterCallback, ProgressCallback, TrainerState
+from transformers.trainer_callback import PrinterCallback, TrainerState
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
 from hf_xsent.compat import keep_freed_memory
@@ -42,7 +42,7 @@ class SavingTrainer(HubTrainer):
         self.saves_run = self.args.save_strategy != SaveStrategy.NO
         self._stop = StopOnSignal()
         self.add_callback(self._stop)
-        for default in (PrinterCallback, ProgressCallback):
+        for default in (PrinterCallback, trainer.DEFAULT_PROGRESS_CALLBACK):  # a notebook has its own
             self.remove_callback(default)
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)

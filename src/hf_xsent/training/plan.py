@@ -12,6 +12,7 @@ from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.sampling.mixing import mixing_probabilities
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
+from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.models.backbone import check_frozen_layers
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.layer_selection import reduced_config
@@ -63,6 +64,8 @@ class Plan:
         refuse_conflicts(facts | {"dev" if data.dev else "dev_pairs" if data.dev_pairs else "no dev pairs"})
         _check_kind_of_data(data, config)
         check_frozen_layers(training.frozen_layers, encoder_config)
+        if (retention := getattr(training, "retention", None)) is not None:
+            RetentionTask.load(retention)  # raises an error before data is read
         tokenizer = load_tokenizer(encoder)
         check_tokenizer(tokenizer, encoder_config)
         return cls(replace(recipe, config=config, data=data), encoder, tokenizer, run)

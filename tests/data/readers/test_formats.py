@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hf_xsent.data.readers.formats import read_linked_pairs, read_pairs
+from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 
@@ -133,6 +134,7 @@ def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
         datasets.DatasetDict(train=data).save_to_disk(str(tmp_path / name / "splits"))
         for path in ("parquet/train.parquet", "parquet", "saved", "splits"):
             assert list(read_pairs(_source(tmp_path / name / path))) == PAIRS
+            assert [*resolve_sources(str(tmp_path / name / path))] == ["de"]
     with pytest.raises(DataError, match="no split 'dev', only train"):
         list(read_pairs(_source(tmp_path / "flat" / "splits", split="dev")))
 

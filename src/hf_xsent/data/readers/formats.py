@@ -22,6 +22,7 @@ from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.readers.tables import read_csv, read_moses, read_tsv
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.errors import DataError
+from hf_xsent.files import is_local
 
 OnError = Literal["raise", "skip"]
 Row = TypeVar("Row")
@@ -64,6 +65,8 @@ def language_of_header(source: BitextSource) -> str | None:
     elif source.format == "jsonl":
         rows = (row for _, row in read_jsonl(Path(source.path)))
         names = names_of(next((row for row in rows if not isinstance(row, DataError)), {}))
+    elif source.format == "datasets" and is_local(source.path):
+        names = names_of(next((row for _, row in read_dataset(source.path, source.split)), {}))
     elif source.format == "parquet":
         with open_parquet(source.path) as file:
             names = _names_of_parquet(file)
