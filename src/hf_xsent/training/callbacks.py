@@ -84,6 +84,7 @@ class EndOfStep(TrainerCallback):
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Call ``end_step``, before a checkpoint or a measurement."""
         kwargs["model"].end_step()
+        kwargs["model"].encoder.last_run = None  # until the run is finished
 
 
 class DevBeforeTraining(TrainerCallback):

@@ -50,7 +50,7 @@ class RunTrainer(SavingTrainer):
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training()
         model = self.model
-        before, model.encoder.last_run = getattr(model.encoder, "last_run", ()), None
+        before = getattr(model.encoder, "last_run", ())  # None in training
         if self._resumed is None:
             self.continued = before or None
             if before is None:
