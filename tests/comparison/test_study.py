@@ -142,6 +142,8 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
         ({"methods": {"W": {"method": "wacse", "objectives": {"word_translation_ranking": 1}}}}, "methods.W: .*links"),
         ({"data": "/nowhere/de-en.tsv"}, "methods.none: no such file.*nowhere"),
         ({"methods": {"TR": {"poolings": "first"}}}, "methods.TR: pooling 'first' is unknown"),
+        ({"methods": {"TR": {"languages": ["de", "en"]}}}, "methods.TR: tasks do not say the language of a text"),
+        ({"methods": {"no": {"train": False, "encoder_layers": 1}}}, "methods.no: an untrained method has all layers"),
         ({"tasks": {"tatoeba": {"data": "/nowhere"}}}, "no such file or folder: /nowhere"),
         ({"model": "/nowhere/model"}, "'/nowhere/model' is not a folder"),
     ],

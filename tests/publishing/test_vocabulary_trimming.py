@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -214,10 +215,16 @@ def test_the_command_reports_the_size(
 ) -> None:
     for language in ("de", "fr"):
         (tmp_path / f"{language}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
-    command = ["trim-vocab", str(encoder_folders["bert"]), "-o", str(tmp_path / "out"), "--pieces", "150"]
+    model = shutil.copytree(encoder_folders["bert"], tmp_path / "run")
+    facts = {"recipe": {"method": "dap"}, "languages": ["de", "en", "fr"], "training": ["Training took 8 steps."]}
+    (model / "training.json").write_text(json.dumps(facts), "utf-8")
+    command = ["trim-vocab", str(model), "-o", str(tmp_path / "out"), "--pieces", "150"]
     command += ["--data", f"{tmp_path}/{{language}}.tsv", "--cache_dir", str(tmp_path / "cache")]
     assert main([*command, "--languages", "de"]) == 0
     assert "pieces per word" in capsys.readouterr().out
+    card = (tmp_path / "out" / "README.md").read_text("utf-8")
+    assert "Languages: de.\nTraining took 8 steps.\nThe vocabulary was trimmed to " in card
+    assert "word pieces, by texts in de." in card
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) <= 150
     assert main([*command, "--languages", "de", "sw", "--overwrite"]) == 2
     assert "no text of 'sw': the languages are de, fr" in capsys.readouterr().err

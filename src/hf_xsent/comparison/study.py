@@ -149,6 +149,10 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
             if isinstance(layer.get("objectives"), Mapping):
                 objectives = merge_objectives(objectives, layer["objectives"])
         recipe |= {"objectives": objectives} if objectives else {}
+        if not method.train and recipe.get("encoder_layers") is not None:
+            raise RecipeError("an untrained method has all layers: state encoder_layers in the methods that train")
+        if recipe.get("languages"):
+            raise RecipeError("tasks do not say the language of a text, which a model with languages needs: drop it")
         poolings = tuple(dict.fromkeys(method.poolings or (from_file.get("pooling"),)))
         return Method(name, recipe, poolings, tuple(dict.fromkeys(method.seeds)) if method.train else (None,))
 

@@ -265,8 +265,8 @@ class Bitext:
             size = dev_pairs if share is None else max(1, min(dev_pairs, int(share * len(rows))))
             candidates = _rows_of_lowest_hashes(of_language[:, 1], size + 1, seed)
             if len(candidates) <= size:
-                raise DataError(f"{language} has {len(candidates)} different targets, too few to hold out {size}; "
-                                "lower dev_pairs or give a dev set")  # fmt: skip
+                raise DataError(f"{language} has {len(candidates)} different targets after cleaning, too few to hold "
+                                f"out {size}: see what was removed, lower dev_pairs, or give a dev set")  # fmt: skip
             held_out.append(np.sort(candidates[:size]))
         excluded = np.unique(np.concatenate([of[rows] for of, rows in zip(hashes, held_out, strict=True)]))
         starts = [rows.start for rows in self.ranges.values()]

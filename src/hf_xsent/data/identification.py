@@ -87,10 +87,11 @@ def check_language(texts: Iterable[str], language: str, name: str) -> None:
         )
 
 
-def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str) -> None:
+def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str, columns: bool = False) -> None:
     """Raise an error if source and target are swapped: one is clearly not in its language, and each is in the other's.
 
-    A side need not be in a language that is not known. Log a warning if a side is in a third language.
+    A side need not be in a language that is not known. Log a warning if a side is in a third language. ``columns``:
+    whether the user states the columns.
     """
     others = [*map(contradicting_language, sides, codes)]
     if not any(others):
@@ -98,9 +99,11 @@ def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str)
     found, swapped = [identify_language(texts) for texts in sides], [_varieties(code) for code in reversed(codes)]
     if all(code in other for code, other in zip(found, swapped, strict=True) if other):
         stated = " and ".join(find_language(code).name for code in codes)
+        order = "state the columns in the other order, such as --columns 1 0"
         raise DataError(
-            f"{name}: source and target, stated as {stated}, seem to be swapped: state the columns in the other order, "
-            "such as --columns 1 0, or check language and target_language"
+            f"{name}: source and target, stated as {stated}, seem to be swapped: "
+            f"{'drop --columns, or name them in the other order' if columns else order}, or check language and "
+            "target_language"
         )
     for side, code, other in zip(("source", "target"), codes, others, strict=True):
         if other is not None:

@@ -174,4 +174,7 @@ def _records(bitext: Bitext, chooser: _Chooser, tally: dict[str, int]) -> Iterat
             tally["pairs_without_negatives"] += not any(negatives)
             for name, sentences in zip(NEGATIVES, negatives, strict=True):
                 tally[name] += len(sentences)
-            yield record_of(pair) | dict(zip(NEGATIVES, negatives, strict=True))
+            record = record_of(pair)  # keeps its negatives of a side if none are found
+            yield record | {
+                name: found or record.get(name) or [] for name, found in zip(NEGATIVES, negatives, strict=True)
+            }

@@ -33,7 +33,7 @@ DIMENSIONS = 20  # at most; with 36 languages, 20 to 35 were equally good, 10 we
 
 
 def read_texts(data: Sequence[str], target_language: str = "en") -> dict[str, list[str]]:
-    """Read the first texts of each language: lines of ``.txt`` files without tabs, and both sides of pairs."""
+    """Read the first texts of each language: lines of ``.txt`` files, and both sides of pairs."""
     texts: dict[str, list[str]] = {}
     sources = resolve_sources(data, target_language=target_language)
     share = max(1, TEXTS // len(sources))  # of the target side, so that it comes from the pairs of all languages
@@ -43,7 +43,7 @@ def read_texts(data: Sequence[str], target_language: str = "en") -> dict[str, li
             paths = source.files
             if len(paths) == 1 and ".txt" in paths[0].suffixes:
                 first = list(islice((line for _, line in lines(paths[0]) if line.strip()), TEXTS - len(own)))
-                if not any("\t" in line for line in first):  # else pairs
+                if not first or not all("\t" in line for line in first):  # else pairs
                     own += first
                     continue
             pairs = list(islice(read_pairs(source), TEXTS))

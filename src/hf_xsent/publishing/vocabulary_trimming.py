@@ -31,6 +31,7 @@ from hf_xsent.models.families import RobertaBackbone, family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.export_folder import check_replaceable
+from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.publishing.settings import TrimSettings
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
@@ -87,6 +88,10 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
         for backend in (table.trim(range(len(table)))[0], tokenizer.backend_tokenizer)
     ]
     _select_rows(embedder.model, old)
+    facts, names = facts_of_run(settings.model), ", ".join(sorted(texts))
+    trimmed = f"The vocabulary was trimmed to {len(old):,} of {len(table):,} word pieces, by texts in {names}."
+    facts |= {"languages": sorted(texts), "training": [*facts.get("training", ()), trimmed]}
+    embedder.model.encoder.last_run = settings.model, facts
     export_sentence_transformer(
         embedder.model, settings.output, tokenizer, overwrite=settings.overwrite, dim=embedder.width
     )

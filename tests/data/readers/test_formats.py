@@ -139,6 +139,20 @@ def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
         list(read_pairs(_source(tmp_path / "flat" / "splits", split="dev")))
 
 
+def test_a_column_of_numbers_below_an_unknown_header_is_no_side(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("sent_id\tenglisch\tdeutsch\n" + "3\tA dog.\tEin Hund.\n" * 9, "utf-8")
+    with pytest.raises(DataError, match=r"the source column has no letters in the first 10 pairs \('3', '3', '3'\)"):
+        list(read_pairs(BitextSource("de", str(tmp_path / "a.tsv"))))
+
+
+def test_sides_of_tmx_whose_languages_are_not_stated_keep_their_order(tmp_path: Path) -> None:
+    (tmp_path / "m.tmx").write_text(
+        '<tmx><body><tu><tuv xml:lang="de"><seg>ein Hund</seg></tuv><tuv xml:lang="fr"><seg>un chien</seg></tuv></tu>'
+        "</body></tmx>", "utf-8",
+    )  # fmt: skip
+    assert list(read_pairs(BitextSource("und", str(tmp_path / "m.tmx"), "und"))) == [("ein Hund", "un chien")]
+
+
 @pytest.mark.parametrize("given", ["pairs.jsonl", "pairs.parquet", "saved"])
 def test_links_and_negatives_are_read_from_every_format_of_records(tmp_path: Path, given: str) -> None:
     datasets = pytest.importorskip("datasets")
@@ -443,7 +457,7 @@ def test_a_header_whose_columns_are_not_clear_asks_for_them(tmp_path: Path) -> N
 def test_columns_without_letters_are_refused(tmp_path: Path, kind: str) -> None:
     pairs = [(f"0.{number}", f"ein Satz {number}") for number in range(10)]
     path = _file(tmp_path, f"scored.{kind}", WRITERS[kind](pairs))
-    with pytest.raises(DataError, match=r"the source column has no letters .*'0.0', '0.1'.* state the two"):
+    with pytest.raises(DataError, match=r"the source column has no letters .*'0.1', '0.2'.* state the two"):
         list(read_pairs(_source(path)))
     assert len(list(read_pairs(_source(_file(tmp_path, "few.tsv", "1\teins\n10. 12.\tam 10.\n"))))) == 2
 

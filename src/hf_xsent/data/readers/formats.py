@@ -179,10 +179,11 @@ def _check_sides(source: BitextSource, first: list[LinkedPair]) -> None:
     """Raise an error if a side of the first pairs has no letters, as in columns of numbers, or both are swapped."""
     sides = [pair[0] for pair in first], [pair[1] for pair in first]
     for side, texts in zip(("source", "target"), sides, strict=True):
-        if len(texts) >= _MIN_PAIRS and not any(map(str.isalpha, "".join(texts))):
+        rest = texts[1:]  # the first may be a header that was not recognized
+        if len(texts) >= _MIN_PAIRS and not any(map(str.isalpha, "".join(rest))):
             raise DataError(
                 f"{source.name}: the {side} column has no letters in the first {len(texts)} pairs "
-                f"({', '.join(map(repr, texts[:_EXAMPLES]))}): {CURE}"
+                f"({', '.join(map(repr, rest[:_EXAMPLES]))}): {CURE}"
             )
     if source.language != "und" or not source.stated:  # score and align-words state und by default
-        check_order(sides, (source.language, source.target_language), source.name)
+        check_order(sides, (source.language, source.target_language), source.name, source.columns is not None)

@@ -73,8 +73,12 @@ class _Units:
         elif tag in _CODE_ELEMENTS:
             self.code_depth -= 1
         elif tag == "tu":
-            target = self._find(self.target_language)
-            source = self._find(self.language, other_than=target)
+            if find_language(self.target_language).code == "und":
+                source = self._find(self.language)
+                target = self._find(self.target_language, other_than=source)
+            else:
+                target = self._find(self.target_language)
+                source = self._find(self.language, other_than=target)
             if source is not None and target is not None:
                 self.complete.append((self.line, (self.segments[source], self.segments[target])))
 
