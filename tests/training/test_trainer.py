@@ -156,7 +156,10 @@ def test_the_best_checkpoint_on_dev_is_what_stays(
     every: dict[str, Any] = {"max_steps": 6, "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
     trainer = _trainer(encoder_folders["bert"], bitext, _arguments(tmp_path / "run", **choosing | every), dev=bitext)
     trainer.train()
+    (tmp_path / "run" / "_unfinished").mkdir()
+    (tmp_path / "run" / "_unfinished" / "optimizer.pt").touch()  # of a killed run
     trainer.save_model()
+    assert not (tmp_path / "run" / "optimizer.pt").exists() and not (tmp_path / "run" / "_unfinished").exists()
     assert trainer.state.best_model_checkpoint == str(tmp_path / "run" / "checkpoint-4")
     final, best, last = (
         AutoModelForPreTraining.from_pretrained(tmp_path / "run" / name).state_dict()

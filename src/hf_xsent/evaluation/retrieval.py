@@ -58,21 +58,21 @@ class RetrievalTask(EvaluationTask):
 
     def inputs(self) -> Iterator[tuple[str, str]]:
         """Iterate over queries and documents, which get their prompts."""
-        for one in self.sets:
-            yield from (("query", text) for text in one.queries)
-            yield from (("document", text) for text in one.documents)
+        for collection in self.sets:
+            yield from (("query", text) for text in collection.queries)
+            yield from (("document", text) for text in collection.documents)
 
     def score(self, encode: Encode) -> Scores:
         """Measure the queries of each language."""
-        (one,) = self.sets
+        (collection,) = self.sets
         read = encoder_of(encode, "document")
-        nearest = search(encoder_of(encode, "query")(one.queries), one.documents, read, _DEPTH)
-        columns = [retrieval_scores(nearest, one.relevant)]
-        codes, of_documents = np.array(one.query_languages), np.array(one.document_languages)
-        if NOT_STATED not in (*one.query_languages, *one.document_languages):
+        nearest = search(encoder_of(encode, "query")(collection.queries), collection.documents, read, _DEPTH)
+        columns = [retrieval_scores(nearest, collection.relevant)]
+        codes, of_documents = np.array(collection.query_languages), np.array(collection.document_languages)
+        if NOT_STATED not in {*collection.query_languages, *collection.document_languages}:
             columns.append((of_documents[nearest[:, :_NEAREST]] == codes[:, None]).mean(1, keepdims=True))
         rows = np.concatenate(columns, axis=1)
-        return self.scored({code: rows[codes == code] for code in dict.fromkeys(one.query_languages)})
+        return self.scored({code: rows[codes == code] for code in dict.fromkeys(collection.query_languages)})
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:

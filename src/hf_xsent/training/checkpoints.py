@@ -149,6 +149,8 @@ class SavingTrainer(HubTrainer):
             backend.no_truncation()
         run = Run(str(self.args.output_dir))
         folder = run.unfinished if output_dir is None else Path(output_dir)
+        if self.args.should_save and output_dir is None:
+            remove(folder)  # of a killed run, whose files are not this model's
         super().save_model(str(folder), _internal_call=True)
         if self.args.should_save and not self.saves_checkpoint:
             (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when opened
