@@ -112,6 +112,7 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"budget": {"steps": 1, "pairs": 2}}, "budget: give one of steps and pairs"),
         ({"budget": {"steps": 0}}, "budget: steps 0 is not above 0"),
         ({"budget": {"steps": 2.5}}, "budget: steps takes a whole number"),
+        ({"settings": {"model": "x"}}, "settings: model is not allowed: state it beside settings, or in a method"),
         ({"settings": {"seed": 3}}, "settings: seed is not allowed: the study sets it"),
         ({"settings": {"learning_rat": 3}}, "settings: unknown key 'learning_rat'; did you mean 'learning_rate'"),
         ({"methods": {"TR": {"max_steps": 9}}}, "methods.TR: max_steps is not allowed: the study sets it"),

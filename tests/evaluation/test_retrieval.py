@@ -168,6 +168,7 @@ def test_titles_headers_and_columns_are_read_as_in_beir_and_trec(
         ([], [{"_id": "q", "text": "x", "language": "german"}], "", r"corpus.jsonl is empty"),
         ([{"_id": "a", "text": "x", "language": "german"}], [], "", r"corpus.jsonl:1: unknown language .* is 'de'"),
         (None, None, "q\ta\t1\nq\tb\t1\n", r"test.tsv:2: corpus.jsonl has no _id 'b'"),
+        (None, None, "q\ta\thigh\n", r"test.tsv:1: lines must be query-id<TAB>corpus-id<TAB>score, not"),
         (None, None, "p\ta\t1\n", r"test.tsv:1: queries.jsonl has no _id 'p'"),
         (None, None, "q\ta\t1\nq\ta\n", r"test.tsv:2: lines must be query-id<TAB>corpus-id<TAB>score, not 'q\\ta'"),
         (None, None, "q\ta\t1\nq\ta\t1\n", r"test.tsv:2: query 'q' and document 'a' are judged a second time"),

@@ -397,3 +397,5 @@ def test_settings_without_effect_are_refused(
     train = f"--train=en={data}/train-en.{'tsv' if task == 'xnli' else 'json'}"
     with pytest.raises(RecipeError, match=reason):
         finetune.run([task, *_flags(data, encoder_folders["bert"], train, *more)])
+    with pytest.raises(RecipeError, match="dev has no effect without training data"):
+        finetune.run([task, *_flags(data, encoder_folders["bert"], f"--dev=de={data}/test-de.tsv")])

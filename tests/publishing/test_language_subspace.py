@@ -180,8 +180,6 @@ def test_an_export_of_an_encoder_that_was_not_trained_is_published_with_what_its
     assert main([*command, "--license", "mit", "--base_model", "org/start", "--languages", "de", "fr"]) == 0
     card = (folder / "README.md").read_text("utf-8")
     assert "It started from [org/start]" in card and "## Training" not in card
-    assert main([*command, "--run", str(encoder_folders["bert"])]) == 2
-    assert "states nothing of a training run: give the folder of a run, or drop --run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("loaded", [False, True])

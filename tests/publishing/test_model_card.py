@@ -59,7 +59,8 @@ def results(exported: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run_folder(tmp_path: Path) -> Path:
+def trained(exported: Path) -> Path:
+    """Return an export that states a training run."""
     recipe = {
         "model": "FacebookAI/xlm-roberta-base",
         "method": "dap",
@@ -70,34 +71,30 @@ def run_folder(tmp_path: Path) -> Path:
         "data": ["de=pairs.tsv", "nb=train/nb-en.tsv"],
     }
     facts = {
-        "name": "mine",
         "base_model": "FacebookAI/xlm-roberta-base",
         "languages": ["de", "en", "nb"],
         "recipe": recipe,
         "pairs": {"de": 1200, "nb": 34},
         "training": ["Training took 8 steps (1.50 epochs)."],
     }
-    folder = tmp_path / "mine"
-    write_json(folder / "training.json", facts)
-    return folder
+    write_json(exported / "training.json", facts)
+    return exported
 
 
-def test_a_card_states_the_facts_of_the_run_and_the_evaluation(exported: Path, run_folder: Path, results: Path) -> None:
+def test_a_card_states_the_facts_of_the_run_and_the_evaluation(trained: Path, results: Path) -> None:
     command = [
         "publish",
-        str(exported),
+        str(trained),
         "org/mine",
         "--dry_run",
-        "--run",
-        str(run_folder),
         "--results",
         str(results),
         "--license",
         "cc-by-4.0",
     ]
     assert main([*command, "--datasets", "Helsinki-NLP/opus-100"]) == 0
-    text = (exported / "README.md").read_text("utf-8")
-    check_card(text, exported / "README.md")
+    text = (trained / "README.md").read_text("utf-8")
+    check_card(text, trained / "README.md")
     stated = ModelCard(text).data.to_dict()
     assert stated["language"] == ["de", "en", "nb"] and stated["license"] == "cc-by-4.0"
     assert stated["base_model"] == "FacebookAI/xlm-roberta-base" and stated["datasets"] == ["Helsinki-NLP/opus-100"]
@@ -203,13 +200,15 @@ def test_the_hub_gets_the_mean_of_those_tracks_of_sts17_that_mteb_has(tmp_path: 
 
 
 def test_an_incomplete_card_is_not_published(
-    exported: Path, run_folder: Path, capsys: pytest.CaptureFixture[str]
+    exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("README.md", "training.json"):
         (exported / name).unlink()
-    assert main(["publish", str(exported), "org/mine", "--run", str(run_folder)]) == 2
-    assert "README.md states no license: run hf-xsent publish" in capsys.readouterr().err
-    assert main(["publish", str(run_folder), "org/mine", "--run", str(run_folder)]) == 2
+    assert main(["publish", str(exported), "org/mine"]) == 2
+    assert (
+        "README.md states no license and no language and no base_model: run hf-xsent publish" in capsys.readouterr().err
+    )
+    assert main(["publish", str(tmp_path), "org/mine"]) == 2
     assert "is not an export: write one with hf-xsent export" in capsys.readouterr().err
 
 
@@ -219,20 +218,20 @@ def _card(folder: Path, **facts: Any) -> str:
     return (folder / "README.md").read_text("utf-8")
 
 
-def test_a_card_states_truncated_dimensions(exported: Path, run_folder: Path) -> None:
-    config = json.loads((exported / "config.json").read_text("utf-8"))
-    write_json(exported / "config.json", config | {"hf_xsent": config["hf_xsent"] | {"dim": 16}})
-    card = _card(exported, run=run_folder)
+def test_a_card_states_truncated_dimensions(trained: Path) -> None:
+    config = json.loads((trained / "config.json").read_text("utf-8"))
+    write_json(trained / "config.json", config | {"hf_xsent": config["hf_xsent"] | {"dim": 16}})
+    card = _card(trained)
     assert "(16 dimensions)" in card and "then truncated to 16 dimensions" in card
 
 
-def test_the_hub_gets_only_results_of_the_export_as_it_is(exported: Path, run_folder: Path, results: Path) -> None:
+def test_the_hub_gets_only_results_of_the_export_as_it_is(trained: Path, results: Path) -> None:
     own = json.loads(results.read_text("utf-8"))["runs"][0]
     own["settings"] |= {"layer": 3, "dim": 32}
     changes: list[dict[str, Any]] = [{"layer": 2}, {"pooling": "cls"}, {"dim": 8}, {"max_length": 8}]
     runs = [*(own | {"settings": own["settings"] | change} for change in changes), own]
     results.write_text(json.dumps({"runs": runs}), "utf-8")
-    card = _card(exported, run=run_folder, results=[results])
+    card = _card(trained, results=[results])
     assert card.count("| mean of all |") == 5
     (index,) = ModelCard(card).data.to_dict()["model-index"]
     assert [metric["value"] for result in index["results"] for metric in result["metrics"]] == [85.0]
@@ -241,7 +240,7 @@ def test_the_hub_gets_only_results_of_the_export_as_it_is(exported: Path, run_fo
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "sum"])
 @pytest.mark.parametrize(("prompt", "dim"), [("", None), ('say "it": ', None), ("the dog ", 8)])
 def test_the_code_of_a_card_gives_the_embeddings_of_sentence_transformers(
-    encoder_folders: dict[str, Path], run_folder: Path, tmp_path: Path, pooling: str, prompt: str, dim: int | None
+    encoder_folders: dict[str, Path], tmp_path: Path, pooling: str, prompt: str, dim: int | None
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
@@ -251,7 +250,7 @@ def test_the_code_of_a_card_gives_the_embeddings_of_sentence_transformers(
     model = DapForSentenceEmbedding.from_backbone(encoder, **settings, **prompts).eval()
     folder = tmp_path / "exported"
     export_sentence_transformer(model, folder, AutoTokenizer.from_pretrained(encoder), dim=dim, verify=False)
-    card = _card(folder, run=run_folder)
+    card = _card(folder, base_model="org/encoder", languages=["de"])
     use, search, code = re.findall(r"^```python\n(.*?)^```", card, re.DOTALL | re.MULTILINE)[:3]
     assert "org/mine" in use and "semantic_search" in search and code.startswith("import torch\n")
     names: dict[str, Any] = {}
@@ -288,32 +287,26 @@ def test_the_search_of_a_card_uses_the_prompts_of_the_model(
     ]
 
 
-def test_a_card_takes_the_results_of_this_model_only(exported: Path, run_folder: Path, results: Path) -> None:
+def test_a_card_takes_the_results_of_this_model_only(trained: Path, results: Path) -> None:
     run = json.loads(results.read_text("utf-8"))["runs"][0]
     other = run | {"settings": run["settings"] | {"model": "tiny", "model_fingerprint": "another"}}
     results.write_text(json.dumps({"runs": [other]}), "utf-8")
     with pytest.raises(DataError, match=r"results.json has results of tiny, not of this model: evaluate the folder"):
-        _card(exported, run=run_folder, results=[results])
+        _card(trained, results=[results])
     worse = {"all": run["groups"]["all"] | {"mean": 12.0}}
     results.write_text(json.dumps({"runs": [other | {"groups": worse}, run]}), "utf-8")
-    card = _card(exported, run=run_folder, results=[results])
+    card = _card(trained, results=[results])
     assert "value: 85.0" in card and "12.0" not in card
 
 
-def test_results_of_the_exported_folder_are_results_of_the_export(
-    exported: Path, run_folder: Path, results: Path, tmp_path: Path
-) -> None:
-    shutil.copy(run_folder / "training.json", exported)
-    again = export_sentence_transformer(exported, tmp_path / "float16", dtype="float16", verify=False)
-    assert identify_model(str(again)) != identify_model(str(exported))
+def test_results_of_the_exported_folder_are_results_of_the_export(trained: Path, results: Path, tmp_path: Path) -> None:
+    again = export_sentence_transformer(trained, tmp_path / "float16", dtype="float16", verify=False)
+    assert identify_model(str(again)) != identify_model(str(trained))
     assert "value: 85.0" in _card(again, results=[results])
 
 
-def test_results_of_the_run_and_of_its_export_are_one_table(
-    exported: Path, run_folder: Path, results: Path, tmp_path: Path
-) -> None:
-    shutil.copy(run_folder / "training.json", exported)
-    again = export_sentence_transformer(exported, tmp_path / "float16", dtype="float16", verify=False)
+def test_results_of_the_run_and_of_its_export_are_one_table(trained: Path, results: Path, tmp_path: Path) -> None:
+    again = export_sentence_transformer(trained, tmp_path / "float16", dtype="float16", verify=False)
     run = json.loads(results.read_text("utf-8"))["runs"][0]
     changes = {"model": "float16/"}, {"model": "float16", "model_fingerprint": identify_model(str(again))}
     runs = [run, *(run | {"settings": run["settings"] | change} for change in changes)]
@@ -322,10 +315,10 @@ def test_results_of_the_run_and_of_its_export_are_one_table(
     assert card.count("| mean of all |") == card.count("value: 85.0") == 1 and "language:\n- de\n" in card
 
 
-def test_a_card_has_codes_of_languages(exported: Path, run_folder: Path) -> None:
+def test_a_card_has_codes_of_languages(trained: Path) -> None:
     with pytest.raises(DataError, match="unknown language code 'German'; the code of German is 'de'"):
-        _card(exported, run=run_folder, languages=["German"])
-    assert "- multilingual" in _card(exported, run=run_folder, languages=["multilingual"])
+        _card(trained, languages=["German"])
+    assert "- multilingual" in _card(trained, languages=["multilingual"])
 
 
 @pytest.mark.parametrize(
@@ -357,13 +350,6 @@ def test_the_metadata_have_languages_as_the_hub_lists_them(exported: Path) -> No
     card.write_text(text, "utf-8")
     with pytest.raises(OutputError, match="the Hub has no language 'pt-BR': write pt"):
         publish(exported, "org/mine", dry_run=True)
-
-
-def test_a_stated_run_replaces_what_it_knows_of_an_earlier_card(exported: Path, run_folder: Path) -> None:
-    _card(exported, base_model="org/earlier", datasets=["org/pairs"])
-    assert main(["publish", str(exported), "org/mine", "--dry_run", "--run", str(run_folder)]) == 0
-    data = ModelCard((exported / "README.md").read_text("utf-8")).data
-    assert (data.license, data.datasets, data.base_model) == ("mit", ["org/pairs"], "FacebookAI/xlm-roberta-base")
 
 
 def test_an_encoder_that_only_this_machine_has_is_named_and_not_linked(exported: Path, tmp_path: Path) -> None:
@@ -440,7 +426,7 @@ def test_a_refused_call_changes_nothing_and_later_calls_add_to_the_facts(
     assert card.text.lstrip().startswith("# Ours\n") and 'SentenceTransformer("org/mine")' in card.text
 
 
-def test_results_of_several_calls_are_in_one_card(exported: Path, results: Path, tmp_path: Path) -> None:
+def test_results_of_a_later_call_replace_the_earlier_ones(exported: Path, results: Path, tmp_path: Path) -> None:
     run = json.loads(results.read_text("utf-8"))["runs"][0]
     command = ["publish", str(exported), "org/mine", "--dry_run"]
     assert main([*command, "--name", "Ours", "--results", str(results)]) == 0
@@ -449,10 +435,10 @@ def test_results_of_several_calls_are_in_one_card(exported: Path, results: Path,
     pairs |= {"groups": {"all": figures["all"]}, "languages": {"de": figures["de"]}}
     pairs |= {"differences": {name: {"beside": [48.54, 40.0, 50.0]} for name in figures}}
     (tmp_path / "own.json").write_text(json.dumps({"runs": [pairs]}), "utf-8")
-    assert main([*command, "--results", str(tmp_path / "own.json")]) == 0
+    assert main([*command, "--results", str(results), str(tmp_path / "own.json")]) == 0
     again = {"pairs": 10, "forward": 92.0, "backward": 90.0, "mean": 91.0}
     results.write_text(json.dumps({"runs": [run | {"groups": {"all": again}, "languages": {"deu": again}}]}), "utf-8")
-    assert main([*command, "--results", str(results)]) == 0
+    assert main([*command, "--results", str(results), str(tmp_path / "own.json")]) == 0
     card = ModelCard((exported / "README.md").read_text("utf-8"))
     assert "# Ours\n" in card.text and "# dap-tiny" not in card.text
     assert "beside own language: e5 |\n" in card.text and "90.09" in card.text
@@ -460,6 +446,13 @@ def test_results_of_several_calls_are_in_one_card(exported: Path, results: Path,
     assert card.text.count("| mean of all |") == 2 and "85.00" not in card.text
     stored = (exported / "training.json").read_text("utf-8")
     assert '"compared_with": "e5"' in stored and "/home/me" not in stored + str(card)
+    assert (
+        main([*command, "--license", "mit"]) == 0
+        and (exported / "README.md").read_text("utf-8").count("mean of all") == 2
+    )
+    assert main([*command, "--results", str(results)]) == 0
+    card = ModelCard((exported / "README.md").read_text("utf-8"))
+    assert "92.00" in card.text and "90.09" not in card.text
 
 
 def test_an_edited_card_is_published_as_it_is(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:

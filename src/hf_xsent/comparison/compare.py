@@ -102,10 +102,10 @@ def _run_all(study: Study, runs: Sequence[Run]) -> None:
     """Run each unfinished run that no other process works on."""
     left = [run for run in runs if not run.finished]
     logger.info("%d of %d runs are unfinished", len(left), len(runs))
-    began = monotonic()
+    began, done = monotonic(), 0
     for number, run in enumerate(left, 1):
-        if number > 1:
-            minutes = (monotonic() - began) / (number - 1) * (len(left) - number + 1) / 60
+        if done:
+            minutes = (monotonic() - began) / done * (len(left) - number + 1) / 60
             logger.info("about %.0f minutes left, if the other runs take as long", minutes)
         with claim(run.folder / "claim", wait=False) as ours:
             if not ours:
@@ -113,6 +113,7 @@ def _run_all(study: Study, runs: Sequence[Run]) -> None:
             elif not run.finished:  # by another process meanwhile
                 logger.info("run %d of %d: %s, %s", number, len(left), run.name, run.folder / LOG_FILE)
                 train_and_measure(run)
+                done += 1
                 _report(study, runs)
 
 

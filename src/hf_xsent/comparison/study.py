@@ -90,6 +90,8 @@ def _plain(value: Any) -> Any:
 def _study(settings: CompareSettings, file: Path) -> Study:
     shared = dict(settings.settings or {})
     _check_recipe("settings", shared)
+    if taken := [key for key in ("model", "data") if key in shared]:
+        raise RecipeError(f"settings: {taken[0]} is not allowed: state it beside settings, or in a method")
     for task, options in (settings.tasks or {}).items():
         check_options(task, options)
     name = file.stem or "study"

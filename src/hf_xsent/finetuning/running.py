@@ -36,6 +36,8 @@ def check_settings(settings: FineTuningArguments) -> None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
     if settings.output_dir in (None, "trainer_output"):
         raise RecipeError("no output folder: give --output, a folder for this run")
+    if settings.dev and not settings.train:
+        raise RecipeError("dev has no effect without training data: give --train en=…, or drop --dev")
     if settings.load_best_model_at_end and not settings.dev:
         raise RecipeError("load_best_model_at_end needs dev data to measure: give --dev de=…")
     for name in ("xnli",) if settings.task == "mlqa" else (field.name for field in fields(QuestionSettings)):

@@ -43,7 +43,9 @@ class MexmaSettings(ObjectiveSettings):
     """The settings of MEXMA, with a weight for each of its three losses."""
 
     masked_share: float = setting(0.4, "Fraction of the word pieces of each side to predict.", above=0, below=1)
-    head_layers: int = setting(6, "Layers of the head, copied from the encoder's last layers.", at_least=1)
+    head_layers: int = setting(
+        6, "Layers of the head, copied from the encoder's last layers; all if it has fewer.", at_least=1
+    )
     mlm_weight: float = setting(1.0, "Weight of masked language modelling (L_mlm).", at_least=0)
     alignment_weight: float = setting(
         1.0, "Weight of the mean squared error between the embeddings of a pair (L_align).", at_least=0

@@ -72,11 +72,11 @@ def publish(settings: PublishSettings) -> Published:
     stated = {name: getattr(settings, name) for name in ("license", "name", "base_model", "languages", "datasets")}
     path = Path(settings.folder, "README.md")
     if not path.is_file() or is_generated(path.read_text(encoding="utf-8")):
-        facts = add_facts(settings.folder, settings.run, settings.results or (), stated)
+        facts = add_facts(settings.folder, settings.results, stated)
         card = compose_card(settings.folder, facts, settings.repository)
         check_card(card, path)
         write_card(settings.folder, facts, card)
-    elif any(stated.values()) or settings.results or settings.run:
+    elif any(stated.values()) or settings.results:
         raise OutputError(
             f"{path} was edited, or is not from this command, and is not changed: edit it, or move it away, publish "
             "again, and copy your text into the new card"
@@ -107,10 +107,8 @@ def check_card(text: str, path: Path) -> None:
     started = {"base_model"} if NOT_ON_THE_HUB in text else set()
     if missing := [field for field in _CARD_FIELDS if not fields.get(field) and field not in started]:
         flags = "; ".join(_CARD_FIELDS[field] for field in missing)
-        names, trained = " and no ".join(missing), "" if missing == ["license"] else ", or --run with its training run"
-        raise OutputError(
-            f"{path} states no {names}: run hf-xsent publish {path.parent} ORG/NAME with {flags}{trained}"
-        )
+        names = " and no ".join(missing)
+        raise OutputError(f"{path} states no {names}: run hf-xsent publish {path.parent} ORG/NAME with {flags}")
     known = resource("licenses.txt").split()
     for name in listed(fields["license"]):
         if name not in known:

@@ -123,24 +123,14 @@ def _signed(text: str) -> str:
     return text + _SIGNATURE.format(digest(text))
 
 
-def add_facts(
-    folder: str | Path, run: str | Path | None, results: Iterable[str | Path], stated: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the facts of an export with those of a run, results of evaluations, and what the user states.
-
-    Each replaces what the export stores: a result the one of the same task, settings and data.
-    """
+def add_facts(folder: str | Path, results: Iterable[str | Path] | None, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of an export with results of evaluations and what the user states, which replace the earlier."""
     facts = facts_of_run(folder)
-    fingerprints = {identify_model(str(folder)), str(facts.get("exported_from"))}
-    measured = {report.key: report for report in [*_reports(facts), *read_results(results, fingerprints)]}
-    if run:
-        of_run = facts_of_run(run)
-        if not of_run:
-            raise OutputError(f"{run} states nothing of a training run: give the folder of a run, or drop --run")
-        own = ("name", "results", "exported_from")
-        facts |= {name: fact for name, fact in of_run.items() if fact and name not in own}
-    reports = [without_folders(asdict(report)) for report in measured.values()]
-    return facts | {"results": reports} | stated_facts(stated)
+    if results is not None:
+        fingerprints = {identify_model(str(folder)), str(facts.get("exported_from"))}
+        measured = {report.key: report for report in read_results(results, fingerprints)}
+        facts["results"] = [without_folders(asdict(report)) for report in measured.values()]
+    return facts | stated_facts(stated)
 
 
 def stated_facts(stated: Mapping[str, Any]) -> dict[str, Any]:

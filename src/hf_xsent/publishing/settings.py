@@ -142,7 +142,9 @@ class PublishSettings:
     dry_run: bool = setting(False, "Write the card, check the folder, list files; upload nothing.")
     license: str | None = setting(None, "Card: licence of the weights: apache-2.0, cc-by-nc-4.0, …")
     results: list[str] | None = setting(
-        None, "Card: report these results of hf-xsent evaluate --output.", metavar="FILE"
+        None,
+        "Card: report these results of hf-xsent evaluate --output, in place of earlier ones. (default: keep those)",
+        metavar="FILE",
     )
     base_model: str | None = setting(
         None,
@@ -154,11 +156,6 @@ class PublishSettings:
     )
     datasets: list[str] | None = setting(None, "Card: Hub ids of the data sets used in training.", metavar="ORG/NAME")
     name: str | None = setting(None, "Card: name of the model. (default: that of the repository)")
-    run: str | None = setting(
-        None,
-        "Card: read the facts of training from this run. (default: what the export stores of its run)",
-        metavar="FOLDER",
-    )
 
     def __post_init__(self) -> None:
         """Check the name of the repository."""

@@ -103,7 +103,7 @@ def _read_judgements(path: Path, queries: Iterable[str], documents: Iterable[str
             query, *_, document, cell = cells  # TREC has another column
             score = float(cell)
         except ValueError as error:
-            if number == 1 or not cells:  # a header
+            if not cells or (number == 1 and cells[0] not in queries):  # a header
                 continue
             layout = "query-id<TAB>corpus-id<TAB>score"
             raise DataError(f"{path}:{number}: lines must be {layout}, not {shortened(line)}") from error
