@@ -316,6 +316,26 @@ def test_a_cut_export_states_its_width(encoder_folders: dict[str, Path], tmp_pat
     assert not (tmp_path / "wide").exists()
 
 
+@pytest.mark.parametrize("loaded", [False, True])
+def test_an_export_may_read_more_than_training_did(
+    encoder_folders: dict[str, Path], tmp_path: Path, loaded: bool
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), max_length=8)
+    model.save_pretrained(tmp_path / "run")
+    given = model if loaded else tmp_path / "run"
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
+    folder = export_sentence_transformer(given, tmp_path / "long", tokenizer, max_length=24)
+    opened, text = SentenceTransformer(str(folder), device="cpu"), " ".join(["the dog runs in the garden"] * 9)
+    assert opened.max_seq_length == 24 and model.config.max_length == 8
+    expected = SentenceEmbedder(model, tokenizer, 24).encode([text])
+    np.testing.assert_allclose(opened.encode([text]), expected, atol=1e-5)
+    assert "truncated to 24 tokens" in (folder / "README.md").read_text("utf-8")
+    with pytest.raises(ModelError, match="max_length 9999 does not fit: this encoder takes 2 to"):
+        export_sentence_transformer(given, tmp_path / "longer", tokenizer, max_length=9999)
+
+
 # What servers read, by their sources
 
 

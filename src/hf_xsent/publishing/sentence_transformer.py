@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerBase, Trainer
+from transformers import Trainer
 
 from hf_xsent.errors import ModelError, import_extra
 from hf_xsent.files import file_digest, is_local, writing
@@ -56,7 +56,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     check_replaceable(folder, settings.overwrite)
     _import_extras(settings)
     texts = read_texts(settings.remove_language, settings.target_language) if settings.remove_language else {}
-    embedder = _embedder(model, settings.tokenizer, settings.dim)
+    embedder = _embedder(model, settings)
     if settings.average:
         if not isinstance(model, str | Path):
             raise ModelError("average is for a model in a folder: save this one, and export its folder")
@@ -72,7 +72,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     if isinstance(embedder.model, DualPivotForSentenceEmbedding) or config.pooling == "max":
         kind = "max pooling" if config.pooling == "max" else "a weighted sum of layers"
         logger.warning("text-embeddings-inference and vLLM cannot serve %s: use sentence-transformers", kind)
-    with writing(folder, folder=True) as part, _language_removed(embedder, texts):
+    with writing(folder, folder=True) as part, _as_exported(embedder, texts):
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
         if isinstance(model, SentenceEncoder):
@@ -113,15 +113,16 @@ def _weights_of(folder: Path) -> str:
 
 
 @contextmanager
-def _language_removed(embedder: SentenceEmbedder, texts: Mapping[str, Sequence[str]]) -> Iterator[None]:
-    """Give the model the layer that removes the language; afterwards, the caller's model is as it was."""
-    earlier = embedder.model.linear_map
+def _as_exported(embedder: SentenceEmbedder, texts: Mapping[str, Sequence[str]]) -> Iterator[None]:
+    """Give the model its length and the layer that removes the language; afterwards, the caller's is as it was."""
+    earlier, length = embedder.model.linear_map, embedder.model.config.max_length
+    embedder.model.config.max_length = embedder.max_length
     if texts:
         embedder.model.linear_map = language_free_map(embedder, texts)
     try:
         yield
     finally:
-        embedder.model.linear_map = earlier
+        embedder.model.linear_map, embedder.model.config.max_length = earlier, length
 
 
 def _add_formats(settings: ExportSettings, folder: Path) -> None:
@@ -136,23 +137,23 @@ def _add_formats(settings: ExportSettings, folder: Path) -> None:
         logger.info("int8: the smallest cosine with float32 over sample sentences is %.4f", quantize_onnx(folder))
 
 
-def _embedder(
-    model: SentenceEncoder | str | Path, tokenizer: PreTrainedTokenizerBase | str | None, dim: int | None
-) -> SentenceEmbedder:
+def _embedder(model: SentenceEncoder | str | Path, settings: ExportSettings) -> SentenceEmbedder:
+    tokenizer = settings.tokenizer
+    options: dict[str, Any] = {"max_length": settings.max_length, "dim": settings.dim}
     if isinstance(tokenizer, str):
         tokenizer = load_tokenizer(tokenizer)
     if isinstance(model, SentenceEncoder):
         tokenizer = tokenizer or model.find_tokenizer()
         if tokenizer is None:
             raise ModelError("the model's folder has no tokenizer: pass one with the model")
-        return SentenceEmbedder(model, tokenizer, dim=dim)
+        return SentenceEmbedder(model, tokenizer, **options)
     if not isinstance(model, str | Path):
         raise ModelError(
             f"export writes models of this package, not {type(model).__name__}: save a SentenceTransformer by its own "
             "save_pretrained, or export that folder"
         )
-    opened = SentenceEmbedder.from_pretrained(str(model), device="cpu", dim=dim)
-    return SentenceEmbedder(opened.model, tokenizer or opened.tokenizer, dim=opened.width)
+    opened = SentenceEmbedder.from_pretrained(str(model), device="cpu", **options)
+    return SentenceEmbedder(opened.model, tokenizer or opened.tokenizer, opened.max_length, dim=opened.width)
 
 
 def _verify(embedder: SentenceEmbedder, folder: Path, dtype: str) -> None:

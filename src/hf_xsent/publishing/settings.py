@@ -44,6 +44,9 @@ class ExportSettings(ExportFolderSettings):
     dim: int | None = setting(
         None, "Let sentence-transformers truncate embeddings to N dimensions. (default: all)", at_least=1
     )
+    max_length: int | None = setting(
+        None, "Let the export read up to N tokens of a text. (default: as many as the model)", at_least=2
+    )
     remove_language: list[str] | None = setting(
         None,
         "Add a linear layer that removes the language from embeddings, without training. It is computed from the first "
