@@ -372,10 +372,10 @@ def test_the_table_shows_the_start_and_the_hub_the_name_of_the_pool(tmp_path: Pa
     report = replace(report, compared_with="e5", differences=differences)
     write_json(tmp_path / "results.json", {"runs": [asdict(report)]})
     (table,) = _tables(tmp_path / "results.json")
-    assert table.title == "Mixed pool of ntrex, 1 language" and table.table.header[-1] == "beside own language: e5"
+    assert table.title == "Mixed pool of ntrex, 1 language" and table.table.header[-2] == "beside own language: e5"
     (of_start,) = _tables(tmp_path / "results.json", start="e5")
-    assert of_start.table.header[-1] == "beside own language: before training"
-    assert [row[-1] for row in table.table.rows] == [pytest.approx(41.55)] * 2
+    assert of_start.table.header[-2] == "beside own language: before training"
+    assert [row[-2:] for row in table.table.rows] == [[pytest.approx(41.55), "+48.54 (+40.00 to +50.00)"]] * 2
     assert table.result is not None
     assert (table.result.dataset_type, table.result.dataset_name) == ("ntrex", "ntrex (1 language)")
 
@@ -441,7 +441,7 @@ def test_results_of_a_later_call_replace_the_earlier_ones(exported: Path, result
     assert main([*command, "--results", str(results), str(tmp_path / "own.json")]) == 0
     card = ModelCard((exported / "README.md").read_text("utf-8"))
     assert "# Ours\n" in card.text and "# dap-tiny" not in card.text
-    assert "beside own language: e5 |\n" in card.text and "90.09" in card.text
+    assert "beside own language: e5 | difference (95% interval) |\n" in card.text and "90.09" in card.text
     assert "| deu | 10 | 92.00 | 90.00 | 91.00 |" in card.text
     assert card.text.count("| mean of all |") == 2 and "85.00" not in card.text
     stored = (exported / "training.json").read_text("utf-8")

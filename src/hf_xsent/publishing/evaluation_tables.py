@@ -12,6 +12,7 @@ from huggingface_hub import EvalResult
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.registry import TASKS
 from hf_xsent.evaluation.report import Report, join_settings, read_reports
+from hf_xsent.evaluation.significance import Difference
 from hf_xsent.pages.tables import Table
 
 # By task: the name of the metric on the Hub and in tables.
@@ -90,13 +91,16 @@ def _own_data(report: Report) -> str:
 
 
 def _with_start(table: Table, report: Report, start: str) -> Table:
-    """Add the main metric of the model with which the results are compared, if they are."""
+    """Add the main metric of the model with which the results are compared, if they are, and the difference to it."""
     if not report.differences:
         return table
     compared, metric = report.compared_with, TASKS[report.task].main_metric
-    figures = [metrics[metric] - report.differences[name][metric][0] for _, name, metrics in report.rows()]
+    rows = []
+    for row, (_, name, metrics) in zip(table.rows, report.rows(), strict=True):
+        difference = Difference(*report.differences[name][metric])
+        rows.append([*row, metrics[metric] - difference.value, str(difference)])
     heading = f"{TASKS[report.task].headings[metric]}: {'before training' if compared == start else compared}"
-    return Table([*table.header, heading], [[*row, figure] for row, figure in zip(table.rows, figures, strict=True)])
+    return Table([*table.header, heading, "difference (95% interval)"], rows)
 
 
 def _result(report: Report, measured: str) -> EvalResult:
