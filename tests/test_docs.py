@@ -53,7 +53,9 @@ STAND_INS = {
     'budget={"steps": 200}': 'budget={"steps": 1}, settings={"dev_pairs": 0, "clean": False, "use_cpu": True}',
     "max_steps=1000, per_device_train_batch_size=64": "max_steps=2, per_device_train_batch_size=4",
     "max_steps=1000": "max_steps=2",
-    "--max_steps 40 --per_device_train_batch_size 32": "--max_steps 2 --per_device_train_batch_size 4 --dev_pairs 4 --clean false",
+    "--max_steps 40 --per_device_train_batch_size 32": (
+        "--max_steps 2 --per_device_train_batch_size 4 --dev_pairs 4 --clean false"
+    ),
     "--max_steps 1000": "--max_steps 2 --per_device_train_batch_size 4 --dev_pairs 4 --clean false",
     "--eval_steps 100 --save_steps 100": "--eval_steps 1 --save_steps 1",
     "tr-small.yaml": "tr-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false",
