@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
 
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.sentences import load_sentences
@@ -30,3 +31,19 @@ def test_a_damaged_cache_is_named(tmp_path: Path, load: Callable[[Path], Any]) -
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(OutputError, match=r"stored.* is missing or damaged .*: delete it"):
         load(tmp_path)
+
+
+def test_pairs_of_the_hub_are_read_again_after_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cached = tmp_path / "hub" / "datasets--org--name"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    found = []
+    for commit, rows in ((1, 1), (1, 3), (2, 2)):
+        folder = cached / "snapshots" / f"{commit:040x}"
+        for file, text in ((folder / ".gitattributes", ""), (cached / "refs" / "main", folder.name)):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        pairs = Dataset.from_dict({"de": ["ein Hund"] * rows, "en": ["a dog"] * rows})
+        monkeypatch.setattr("datasets.load_dataset", lambda *_, pairs=pairs, **__: {"train": pairs})
+        found.append(len(load_bitext("org/name:de-en", cleaning=None, cache_dir=tmp_path / "pairs")))
+    assert found == [1, 1, 2]

@@ -10,6 +10,7 @@ from typing import Any
 
 from hf_xsent.comparison.study import run_settings
 from hf_xsent.data.cleaning.rules import CleaningRules
+from hf_xsent.data.readers.hub import hub_commit
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.evaluation.report import Measurement
 from hf_xsent.files import digest, write_json
@@ -148,11 +149,11 @@ def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
 
 
 def _identify_bitext(recipe: Recipe, bitext: Any) -> list[list[str]]:
-    """Return language, and a hash of the data file of each source; the id of a Hub data set."""
+    """Return language, and a hash of the data files of each source; the id and commit of a Hub data set."""
     sources = resolve_sources(bitext, target_language=recipe.data.target_language) if bitext else {}
     identities = []
     for language, of_language in sources.items():
         for source in of_language:
-            files = source.files
-            identities.append([language, identify_files(files) if files else source.path])
+            files, path = source.files, source.path
+            identities.append([language, identify_files(files) if files else f"{path} {hub_commit(path)}"])
     return identities

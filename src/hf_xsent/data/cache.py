@@ -18,6 +18,7 @@ from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.fields import LinkedPair, arrow_columns
 from hf_xsent.data.readers.formats import OnError, read_linked_pairs
+from hf_xsent.data.readers.hub import hub_commit
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp
@@ -47,10 +48,11 @@ class CachedPairs:
         return cache_dir / name / PAIRS_FILE, counts
 
     def _fingerprint(self) -> str:
-        """Hash the settings, and the sizes and times of local files."""
+        """Hash the settings, the sizes and times of local files, and the commits of data sets on the Hub."""
         files = [path for source in self.sources for path in source.files]
         files += [] if self.cleaning is None else self.cleaning.files()
-        return digest([FORMAT_VERSION, asdict(self), [file_stamp(path) for path in files]])
+        commits = [hub_commit(source.path) for source in self.sources if not source.files]
+        return digest([FORMAT_VERSION, asdict(self), [*map(file_stamp, files), *commits]])
 
     def _write(self, folder: Path) -> None:
         """Write the pairs that pass the rules, without repetitions, and at most ``max_pairs``."""

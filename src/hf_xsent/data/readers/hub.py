@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from os.path import isdir
+from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import DataError, HfXsentError, did_you_mean, shortened
@@ -59,6 +60,16 @@ def hub_rows(source: str, split: str | None) -> Any:
     with hub_errors(f"{source}: not a file, and {what} cannot be opened"):
         options: Any = {"split": split, "revision": revision or None, "streaming": split is None}
         return datasets.load_dataset(name, config or None, **options)
+
+
+def hub_commit(source: str) -> str:
+    """Return the commit of a data set on the Hub; without a network, the last one that was seen."""
+    from huggingface_hub import hf_hub_download
+
+    name, _, revision = source.partition("@")
+    options: Any = {"repo_type": "dataset", "revision": revision or None}
+    with hub_errors(f"{source}: not a file, and the data set cannot be opened"):  # each repository has the file
+        return Path(hf_hub_download(name.partition(":")[0], ".gitattributes", **options)).parent.name
 
 
 @contextmanager
