@@ -57,6 +57,20 @@ def test_new_weights_in_an_opened_folder_are_read(encoder_folders: dict[str, Pat
     assert Hasher.hash(Encoder(str(folder), device="cpu")) != fingerprint, "datasets would return the cached vectors"
 
 
+def test_a_new_commit_of_a_hub_model_has_another_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cached = tmp_path / "models--org--name"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    fingerprints = set()
+    for number in range(2):
+        folder = cached / "snapshots" / f"{number:040x}"
+        for file, text in ((folder / "config.json", "{}"), (cached / "refs" / "main", folder.name)):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        fingerprints.add(Hasher.hash(Encoder("org/name")))
+    assert len(fingerprints) == 2, "datasets would return the cached vectors"
+
+
 def test_an_empty_table_gets_a_column_of_the_same_type(encoder: Encoder) -> None:
     """SentenceTransformer returns an array without a width."""
     from sentence_transformers import SentenceTransformer

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.errors import ModelError
-from hf_xsent.files import digest, is_local
+from hf_xsent.files import digest
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.runs.identity import identify_model
@@ -67,10 +67,10 @@ class Encoder:
             self._opened = model
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle an object given as model, else the settings and a hash of the folder, by which datasets caches."""
+        """Pickle an object given as model, else the settings and the model's identity, by which datasets caches."""
         if self.name is None:
             return self.__dict__
-        return self.__dict__ | {"_opened": None, "_folder": is_local(self.name) and identify_model(self.name)}
+        return self.__dict__ | {"_opened": None, "_model": identify_model(self.name)}
 
     def open(self, device: str | None = None) -> SupportsEncode:
         """Return the model, opened once, by default on the encoder's device or this process's."""
