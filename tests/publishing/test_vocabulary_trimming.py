@@ -223,8 +223,8 @@ def test_the_command_reports_the_size(
     assert main([*command, "--languages", "de"]) == 0
     assert "pieces per word" in capsys.readouterr().out
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
-    assert "Languages: de.\nTraining took 8 steps.\nThe vocabulary was trimmed to " in card
-    assert "word pieces, by texts in de." in card
+    assert "Languages: de, en.\nTraining took 8 steps.\nThe vocabulary was trimmed to " in card
+    assert "word pieces, by texts in de, en." in card
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) <= 150
     assert main([*command, "--languages", "de", "sw", "--overwrite"]) == 2
     assert "no text of 'sw': the languages are de, fr" in capsys.readouterr().err
@@ -234,7 +234,7 @@ def test_pieces_are_chosen_by_plain_text_too(
     encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
-    for side, name in enumerate(("source", "target")):
+    for side, name in enumerate(("news.de", "news.en")):
         (tmp_path / f"{name}.txt").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
     model = str(encoder_folders["bert"])
     assert main(["trim-vocab", model, "--output", str(tmp_path / "nothing")]) == 2
@@ -242,8 +242,9 @@ def test_pieces_are_chosen_by_plain_text_too(
     (tmp_path / "records.jsonl").write_text('{"text": "Ein Hund."}\n')
     assert main(["trim-vocab", model, "--output", str(tmp_path / "no"), "--text", f"de={tmp_path}/records.jsonl"]) == 2
     assert "records.jsonl seems to be a table or records, not text" in capsys.readouterr().err
-    plain = ["--text", f"de={tmp_path}/source.txt", f"en={tmp_path}/target.txt"]
+    plain = ["--text", f"{tmp_path}/news.de.txt", f"{tmp_path}/news.en.txt"]
     assert main(["trim-vocab", model, "--output", str(tmp_path / "plain"), *plain]) == 0
+    assert json.loads((tmp_path / "plain" / "training.json").read_text("utf-8"))["languages"] == ["de", "en"]
     bitext = ["--data", f"de={tmp_path}/pairs.tsv", "--cache_dir", str(tmp_path / "cache")]
     assert main(["trim-vocab", model, "--output", str(tmp_path / "pairs"), *bitext]) == 0
     vocabularies = [set(AutoTokenizer.from_pretrained(tmp_path / one).get_vocab()) for one in ("plain", "pairs")]

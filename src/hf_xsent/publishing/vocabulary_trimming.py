@@ -88,9 +88,10 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
         for backend in (table.trim(range(len(table)))[0], tokenizer.backend_tokenizer)
     ]
     _select_rows(embedder.model, old)
-    facts, names = facts_of_run(settings.model), ", ".join(sorted(texts))
-    trimmed = f"The vocabulary was trimmed to {len(old):,} of {len(table):,} word pieces, by texts in {names}."
-    facts |= {"languages": sorted(texts), "training": [*facts.get("training", ()), trimmed]}
+    names = sorted({*texts, *([settings.target_language] if settings.data else ())})
+    facts, by = facts_of_run(settings.model), f"by texts in {', '.join(names)}"
+    trimmed = f"The vocabulary was trimmed to {len(old):,} of {len(table):,} word pieces, {by}."
+    facts |= {"languages": names, "training": [*facts.get("training", ()), trimmed]}
     embedder.model.encoder.last_run = settings.model, facts
     export_sentence_transformer(
         embedder.model, settings.output, tokenizer, overwrite=settings.overwrite, dim=embedder.width
@@ -109,7 +110,7 @@ def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
         if isinstance(sentences, str):
             raise DataError(f"texts of {language!r} are one string: give a list of sentences")
     pairs_of = resolve_sources(settings.data, target_language=settings.target_language) if settings.data else {}
-    files_of = resolve_sources(settings.text) if settings.text else {}
+    files_of = resolve_sources(settings.text, target_language="und") if settings.text else {}
     known = [*dict.fromkeys((*(settings.texts or {}), *pairs_of, *files_of))]
     if not known:
         raise DataError("no text to choose the pieces by: give --data de=pairs.tsv or --text de=news.txt")
