@@ -141,6 +141,17 @@ def test_pipes_and_folders_are_refused_as_outputs(tmp_path: Path) -> None:
             files.check_writable(tmp_path / name)
 
 
+def test_a_uri_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("de.tsv").write_text("ein Hund\ta dog\n")
+    for flag in ("--output", "--work"):
+        paths = {"--output": "scored.tsv", "--work": "work"} | {flag: f"s3://bucket/{flag[2:]}"}
+        arguments = [word for pair in paths.items() for word in pair]
+        assert main(["score", "de.tsv", "--model", "org/none", *arguments]) == 2
+        assert "is a URI, to which nothing is written: give a path" in capsys.readouterr().err
+    assert [path.name for path in Path().iterdir()] == ["de.tsv"]
+
+
 def test_errors_of_other_files_are_not_taken_for_ours(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"input\.txt"), files.writing(tmp_path / "out.txt"):
         (tmp_path / "input.txt").read_text()

@@ -39,6 +39,7 @@ def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
     ``folder`` creates a folder. If the block writes nothing, nothing changes. A killed process leaves the temporary
     path, which no other process uses.
     """
+    refuse_uri(path)
     path = Path(os.path.realpath(path) if folder else path)  # a link to a folder stays
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,6 +52,12 @@ def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
                 move_into_place(part, path)
     finally:
         remove(part)
+
+
+def refuse_uri(path: str | Path) -> None:
+    """Raise an error for a URI, of which pathlib would make a folder such as ``s3:``."""
+    if re.match("[a-z][a-z0-9]+:/", str(path)):
+        raise OutputError(f"{path} is a URI, to which nothing is written: give a path that this machine mounts")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hf_xsent.errors import OutputError
+from hf_xsent.files import refuse_uri
 
 CLAIM_FILE = "_lock"  # of a folder
 
@@ -16,6 +17,7 @@ def claim(path: str | Path, wait: bool = True) -> Iterator[bool]:
     """Hold the lock file ``path``, and yield whether it is held here; without ``wait``, another holder may keep it."""
     from filelock import FileLock, Timeout
 
+    refuse_uri(path)
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, timeout=-1 if wait else 0)
