@@ -9,6 +9,8 @@ import pytest
 from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError
+from hf_xsent.training.bitext import load_train_and_dev
+from hf_xsent.training.settings import DataSettings
 
 Pairs = list[tuple[str, str]]
 
@@ -70,3 +72,11 @@ def test_the_same_file_for_both_languages_raises(second: str, tmp_path: Path) ->
     de = _write(tmp_path / "de", lines)
     with pytest.raises(DataError, match="hold the same sentences; give one file of each language"):
         TextSides.from_files(de, _write(tmp_path / second, lines), tmp_path / "cache")
+
+
+def test_lines_that_are_not_text_are_skipped_if_asked_for(tmp_path: Path) -> None:
+    files = [_write(tmp_path / "de", ["Satz", "zwei"]), _write(tmp_path / "en", ["sentence"])]
+    files[0].write_bytes(b"Satz\n\xff\nzwei\n")
+    settings = DataSettings(unpaired=list(map(str, files)), on_error="skip", cache_dir=str(tmp_path / "cache"))
+    sides, _ = load_train_and_dev(settings)
+    assert len(sides) == 2 and sides.report.to_dict()["total"]["bad"] == 1

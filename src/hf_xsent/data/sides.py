@@ -90,16 +90,16 @@ class TextSides:
         return cls(texts, sides.shuffle_independently)
 
     @classmethod
-    def from_files(cls, source: str | Path, target: str | Path, folder: Path, seed: int = 0) -> TextSides:
+    def from_files(cls, source: str | Path, target: str | Path, folder: Path, on_error: str = "raise") -> TextSides:
         """Read two unpaired files with one sentence per line, cached in ``folder``."""
-        files = {str(path): load_sentences(path, folder) for path in (source, target)}
+        files = {str(path): load_sentences(path, folder, on_error) for path in (source, target)}
         sides = list(files.values())
         if len(sides) < 2 or sides[0][:_SAMPLED_ROWS] == sides[1][:_SAMPLED_ROWS]:
             raise DataError(f"{source} and {target} hold the same sentences; give one file of each language")
         report = CleaningReport({path: side.counts for path, side in files.items()})
         content = digest([side.fingerprint for side in sides])
         language = language_of_name(str(source), "und") or "und"
-        return cls({language: (sides[0], sides[1])}, True, seed, report, content)
+        return cls({language: (sides[0], sides[1])}, True, report=report, content=content)
 
     @property
     def identity(self) -> str:

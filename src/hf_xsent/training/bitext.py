@@ -90,7 +90,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
     dev = load_bitext(dev_sources, cleaning=None, **options) if dev_sources else None
     if arguments.unpaired:
         folder = Path(arguments.cache_dir or default_cache_dir()) / "sentences"
-        return TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], folder), dev
+        return TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], folder, arguments.on_error), dev
     train = load_bitext(
         train_sources,
         cleaning=CleaningRules.parse(arguments.rules, arguments.clean),
