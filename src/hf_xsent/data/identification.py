@@ -87,11 +87,11 @@ def check_language(texts: Iterable[str], language: str, name: str) -> None:
         )
 
 
-def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str, columns: bool = False) -> None:
+def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str, cure: str = "") -> None:
     """Raise an error if source and target are swapped: one is clearly not in its language, and each is in the other's.
 
-    A side need not be in a language that is not known. Log a warning if a side is in a third language. ``columns``:
-    whether the user states the columns.
+    A side need not be in a language that is not known. Log a warning if a side is in a third language. ``cure``: how to
+    state the other order, if not by columns that are not stated yet.
     """
     others = [*map(contradicting_language, sides, codes)]
     if not any(others):
@@ -99,10 +99,9 @@ def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str,
     found, swapped = [identify_language(texts) for texts in sides], [_varieties(code) for code in reversed(codes)]
     if all(code in other for code, other in zip(found, swapped, strict=True) if other):
         stated = " and ".join(find_language(code).name for code in codes)
-        order = "state the columns in the other order, such as --columns 1 0"
         raise DataError(
             f"{name}: source and target, stated as {stated}, seem to be swapped: "
-            f"{'drop --columns, or name them in the other order' if columns else order}, or check language and "
+            f"{cure or 'state the columns in the other order, such as --columns 1 0'}, or check language and "
             "target_language"
         )
     for side, code, other in zip(("source", "target"), codes, others, strict=True):

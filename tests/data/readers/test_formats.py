@@ -123,6 +123,22 @@ def test_moses_pairs_by_prefix_and_by_comma(tmp_path: Path, suffix: str) -> None
     assert list(read_pairs(_source(Path(f"{prefix}.deu{suffix},{prefix}.en{suffix}")))) == PAIRS
 
 
+def test_the_other_language_of_a_moses_pair_need_not_be_stated(tmp_path: Path) -> None:
+    for code, text in (("de", "ein Hund"), ("en", "a dog")):
+        _file(tmp_path, f"OPUS.de-en.{code}", f"{text}\n".encode())
+    source = BitextSource("und", str(tmp_path / "OPUS.de-en"))
+    assert list(read_pairs(source)) == [("ein Hund", "a dog")]
+    _file(tmp_path, "OPUS.de-en.fr", b"un chien\n")
+    with pytest.raises(DataError, match="OPUS.de-en has files of fr and de: state one of these codes, not und"):
+        list(read_pairs(BitextSource("und", str(tmp_path / "OPUS.de-en"))))
+
+
+def test_a_moses_file_is_read_rather_than_its_compressed_form(tmp_path: Path) -> None:
+    for name, text in (("de", "neu"), ("en", "new"), ("de.gz", "alt")):
+        _file(tmp_path, f"x.{name}", COMPRESS[".gz" * name.endswith(".gz")](f"{text}\n".encode()))
+    assert list(read_pairs(_source(tmp_path / "x"))) == [("neu", "new")]
+
+
 def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     flat = datasets.Dataset.from_dict({"id": [1, 2, 3], "de": [p[0] for p in PAIRS], "en": [p[1] for p in PAIRS]})
@@ -286,6 +302,7 @@ BROKEN_FILES = [
     ("x.tsv.zst", b"a\tb\n", r"x\.tsv\.zst: cannot be read to its end"),
     ("x.csv", b'de,en\na,"b\n', r"x\.csv:2: not CSV \(unexpected end of data\); check the quotation marks"),
     ("x.csv", b'de,en,fr,es\n"a","b",c,d\n"a"b",c,d,e\n', r"x\.csv:3: not CSV \('.' expected after"),
+    ("x.csv", b"de,en\na\rb,c\n", r"x\.csv:2: not CSV \(new-line character seen in unquoted field"),
     ("x.docx", b"a\tb\n", r"x\.docx: unknown format '.docx'; formats are .tsv"),
 ]
 

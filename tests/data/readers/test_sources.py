@@ -161,7 +161,7 @@ def test_swapped_pairs_in_memory_and_of_two_files_are_found(tmp_path: Path) -> N
             _read(data)
     (tmp_path / "x.txt").write_text(f"{ENGLISH}\n" * 2)
     (tmp_path / "y.txt").write_text(f"{GERMAN}\n" * 2)
-    with pytest.raises(DataError, match="seem to be swapped"):
+    with pytest.raises(DataError, match="seem to be swapped: join the two files in the other order, or check"):
         _read(f"de={tmp_path / 'x.txt'},{tmp_path / 'y.txt'}")
 
 

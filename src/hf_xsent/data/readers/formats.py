@@ -32,6 +32,8 @@ Texts = tuple[Any, ...]  # source and target, or all fields of a pair, unchecked
 _FIRST_PAIRS, _MIN_PAIRS = 100, 6  # to decide that a column has no letters
 _EXAMPLES = 3
 _NOT_OF_PAIRS = re.compile("labels?$|negatives?(_[0-9]+)?$", re.IGNORECASE)  # columns of sentence-transformers' data
+_ORDERS = dict.fromkeys(("tmx", "po", "mo"), "state the two languages in the other order")  # they have no columns
+_ORDERS["moses"] = "join the two files in the other order"
 
 logger = logging.getLogger(__name__)
 
@@ -186,4 +188,5 @@ def _check_sides(source: BitextSource, first: list[LinkedPair]) -> None:
                 f"({', '.join(map(repr, rest[:_EXAMPLES]))}): {CURE}"
             )
     if source.language != "und" or not source.stated:  # score and align-words state und by default
-        check_order(sides, (source.language, source.target_language), source.name, source.columns is not None)
+        cure = "drop --columns, or name them in the other order" if source.columns else ""
+        check_order(sides, (source.language, source.target_language), source.name, _ORDERS.get(source.format, cure))

@@ -130,10 +130,12 @@ def _joined_files(source: BitextSource) -> list[Path]:
 def _files_of_prefix(source: BitextSource) -> list[Path]:
     """Return the files of a Moses pair by their common prefix; none if one is missing."""
     prefix = Path(source.path)
-    paths = sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*"))
+    paths = sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*"), reverse=True)  # the last of two, not compressed
     suffixes = (strip_compression(path.name)[len(prefix.name) + 1 :] for path in paths)
     files = {suffix: path for suffix, path in zip(suffixes, paths, strict=True) if language_of_tag(suffix)}
     matches = [matching_tags(files, code) for code in (source.language, source.target_language)]
+    if source.language == "und":
+        matches[0] = [suffix for suffix in files if suffix not in matches[1]]
     if not all(matches):
         return []
     for code, match in zip((source.language, source.target_language), matches, strict=True):

@@ -35,7 +35,8 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
                 bad.append(line)
             yield "" if isinstance(line, DataError) else line + "\n"
 
-    first = [line for _, line in islice(lines_or_errors(path), _LINES_TO_SPLIT) if isinstance(line, str)]
+    lines = (line for _, line in islice(lines_or_errors(path), _LINES_TO_SPLIT) if isinstance(line, str))
+    first = [line.replace("\r", " ") for line in lines]  # the reader below says where one is not in quotes
     reader = csv.reader(texts(), delimiter=_delimiter(first), strict=True)
     try:
         for cells in reader:
