@@ -74,7 +74,8 @@ class VectorFiles:
                 if missing := {TEXT, VECTOR} - {*opened.schema_arrow.names}:
                     raise DataError(f"{file} has no column {min(missing)!r}: mine needs {TEXT} and {VECTOR}")
                 self.has_ids &= ID in opened.schema_arrow.names
-                self.made_by.append(_made_by(opened.schema_arrow.field(VECTOR)))
+                made_by = (opened.schema_arrow.field(VECTOR).metadata or {}).get(MADE_BY, b"{}")
+                self.made_by.append(json.loads(made_by))
                 for group in range(opened.num_row_groups):
                     self.groups.append((file, group))
                     counts.append(opened.metadata.row_group(group).num_rows)
@@ -89,10 +90,8 @@ class VectorFiles:
 
     def sentences(self, folder: Path) -> Sentences:
         """Store the distinct sentences; their line numbers are the rows, counted from 1."""
-        return store_sentences(str(self.path), identify_files(self.files), self._texts, folder)
-
-    def _texts(self) -> Iterator[tuple[int, str]]:
-        return enumerate((text for _, text in self.lines()), start=1)
+        identity = identify_files(self.files)
+        return store_sentences(str(self.path), identity, lambda: enumerate((row[1] for row in self.lines()), 1), folder)
 
     def lines(self) -> Iterator[tuple[Any, str]]:
         """Yield id and text of each row."""
@@ -170,7 +169,3 @@ class TextFile:
 
 
 MiningInput = TextFile | VectorFiles
-
-
-def _made_by(field: Any) -> dict[str, Any]:
-    return dict(json.loads((field.metadata or {}).get(MADE_BY, b"{}")))
