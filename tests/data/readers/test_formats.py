@@ -129,7 +129,7 @@ def test_the_other_language_of_a_moses_pair_need_not_be_stated(tmp_path: Path) -
     source = BitextSource("und", str(tmp_path / "OPUS.de-en"))
     assert list(read_pairs(source)) == [("ein Hund", "a dog")]
     _file(tmp_path, "OPUS.de-en.fr", b"un chien\n")
-    with pytest.raises(DataError, match="OPUS.de-en has files of fr and de: state one of these codes, not und"):
+    with pytest.raises(DataError, match="OPUS.de-en has files of de and fr: state one of these codes, not und"):
         list(read_pairs(BitextSource("und", str(tmp_path / "OPUS.de-en"))))
 
 

@@ -140,7 +140,8 @@ def _files_of_prefix(source: BitextSource) -> list[Path]:
         return []
     for code, match in zip((source.language, source.target_language), matches, strict=True):
         if len(match) > 1:
-            raise DataError(f"{prefix} has files of {' and '.join(match)}: state one of these codes, not {code}")
+            several = " and ".join(sorted(match))
+            raise DataError(f"{prefix} has files of {several}: state one of these codes, not {code}")
     return [files[match[0]] for match in matches]
 
 
