@@ -69,7 +69,7 @@ PRIVATE_PARTS = {
          "load dual pivot checkpoints, which have no encoder", "loading warns of each weight of the encoder"),
         (_MODEL, "_keys_to_ignore_on_load_unexpected", None,
          "load a training checkpoint without its heads", "loading warns of each weight of a head"),
-        (_MODEL, "_supports_sdpa _supports_flash_attn _supports_attention_backend", None,
+        (_MODEL, "_supports_sdpa _supports_flash_attn", None,
          "accept every attn_implementation of the encoder", "sdpa, flash_attention_2 or registered ones are rejected"),
         ("evaluate.Metric", "_info _compute", None,
          "implement a metric; evaluate documents no public names", "evaluate.load of our metrics fails"),

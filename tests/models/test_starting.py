@@ -68,6 +68,7 @@ def test_training_follows_what_the_folder_states(
     assert _embedding(model.config) == ("max", True, PROMPTS | {"document": ""}, "query")
     expected = SentenceTransformer(stating, device="cpu").encode(sentences)
     np.testing.assert_allclose(model.encode(sentences), expected, atol=1e-5)
+    np.testing.assert_array_equal(model.encode_document(sentences), model.encode(sentences, prompt=PROMPTS["passage"]))
     np.testing.assert_allclose(SentenceEmbedder.from_pretrained(stating).encode(sentences), expected, atol=1e-5)
     assert not caplog.messages
 

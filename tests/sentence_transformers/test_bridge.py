@@ -92,6 +92,17 @@ def test_sentence_transformer_opens_a_mix_of_layers(encoder_folders, tmp_path: P
     np.testing.assert_allclose(theirs, ours, atol=1e-5)
 
 
+def test_sentence_transformer_gives_a_run_padded_batches_with_flash_attention_too(
+    encoder_folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With flash attention, it concatenates the sentences for models that read where each begins."""
+    opened = SentenceTransformer(_saved(tmp_path, encoder_folders["bert"]), device="cpu", local_files_only=True)[0]
+    monkeypatch.setattr(type(opened), "_is_flash_attention_requested", lambda _: True)
+    kernels = ((None, object()), None)
+    monkeypatch.setattr("transformers.modeling_flash_attention_utils.lazy_import_flash_attention", lambda _: kernels)
+    assert not opened._can_flatten_inputs()
+
+
 # Our objectives as losses
 
 

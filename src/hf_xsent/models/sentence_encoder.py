@@ -49,7 +49,6 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
-    _supports_attention_backend = True
 
     def __init__(self, config: SentenceEncoderConfig, encoder: PreTrainedModel | None = None) -> None:
         if config.encoder_config is None:

@@ -17,7 +17,7 @@ from hf_xsent.files import write_json
 from hf_xsent.models.families import family
 from hf_xsent.models.linear_map import ACTIVATIONS, LinearMap
 from hf_xsent.models.loading import load_config, split_config
-from hf_xsent.models.text_encoder import DOCUMENT
+from hf_xsent.models.text_encoder import DOCUMENT, prompt_of
 from hf_xsent.runs.hub import read_model_file
 
 logger = logging.getLogger(__name__)
@@ -93,8 +93,8 @@ def _write_general_settings(folder: Path, config: Any, dim: int | None) -> None:
     not find ``passage`` or ``corpus``: their text is written as ``document``, too.
     """
     prompts = dict(config.prompts or {})
-    if (name := next((name for name in DOCUMENT if name in prompts), None)) is not None:
-        prompts["document"] = prompts[name]
+    if prompt := prompt_of(DOCUMENT, prompts):
+        prompts["document"] = prompt
     truncated = {} if dim is None else {"truncate_dim": dim}
     names = {"prompts": prompts, "default_prompt_name": config.default_prompt_name}
     path = folder / "config_sentence_transformers.json"

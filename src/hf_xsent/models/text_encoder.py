@@ -99,8 +99,8 @@ class SentenceTransformerMethods:
 
 
 def prompt_of(names: Sequence[str], prompts: Mapping[str, str] | None) -> str:
-    """Return the first prompt that has one of the names; without one, none."""
-    return next((prompts[name] for name in names if name in prompts), "") if prompts else ""
+    """Return the first prompt of these names that has text, since SentenceTransformer adds empty ones; else none."""
+    return next((prompts[name] for name in names if prompts.get(name)), "") if prompts else ""
 
 
 @dataclass(frozen=True)
