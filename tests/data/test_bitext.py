@@ -46,6 +46,7 @@ def test_pairs_of_all_languages_are_one_sequence(bitext: Bitext) -> None:
     assert bitext.pairs("fr") == tuple(map(list, zip(*_sentences("fr", 300, 100), strict=True)))
     with pytest.raises(IndexError):
         bitext[25_300]
+    assert (bitext[:7].languages, bitext[-7:].languages) == ({"de": 7}, {"fr": 7}), "no language without pairs"
 
 
 def test_it_travels_to_data_loader_workers(bitext: Bitext) -> None:

@@ -141,6 +141,11 @@ def test_a_merged_encoder_trains(tiny_encoders: Path, sentences: list[str]) -> N
     model = _model(tiny_encoders)
     model.merge_adapters()
     assert all(weight.requires_grad for weight in model.encoder.parameters())
+    model.freeze(2)  # as an earlier training without adapters
+    model.config.lora_rank = 2
+    model.add_adapters()
+    model.freeze(0)
+    assert all("lora_" in name for name, weight in model.encoder.named_parameters() if weight.requires_grad)
 
 
 def test_targets_choose_the_layers(encoder_folders: dict[str, Path]) -> None:

@@ -314,9 +314,10 @@ def test_a_teacher_is_a_model_its_encode_or_its_name(stating: str, tmp_path: Pat
     np.testing.assert_allclose(opened.encode(["a dog"]), teacher.encode(["a dog"]), atol=1e-5)
 
 
-def test_a_teacher_that_was_trained_is_named_by_its_run(stating: str, tmp_path: Path, pairs: Any) -> None:
+@pytest.mark.parametrize("door", [SentenceEncoderForPreTraining.from_pretrained, SentenceTransformer])
+def test_a_teacher_that_was_trained_is_named_by_its_run(stating: str, tmp_path: Path, pairs: Any, door: Any) -> None:
     arguments = TrainingArguments(str(tmp_path / "taught"), max_steps=1, use_cpu=True, report_to="none")
-    teacher = SentenceEncoderForPreTraining.from_pretrained(stating)
+    teacher = door(stating)
     AlignmentTrainer(teacher, arguments, {"de": pairs}).train()
     student = SentenceEncoderForPreTraining.from_pretrained(stating, objectives={"distillation": 1.0})
     arguments = TrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")

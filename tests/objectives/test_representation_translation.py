@@ -247,6 +247,11 @@ def test_the_vocabulary_is_that_of_the_predicted_sides(
     settings = _fitted(folder, pairs, direction=direction, restrict_vocabulary=True).objectives[RTL]
     expected = _pieces(folder, [pair[side] for side in sides for pair in pairs])
     assert (settings.vocabulary_ids, settings.vocabulary_size) == (expected, len(expected))
+    prompted = DapConfig(objectives={RTL: {"direction": direction}}, prompts={"a": "Kedi "}, default_prompt_name="a")
+    sentences = prompted.fit(
+        (), lambda side: [pair[side == "target"] for pair in pairs], AutoTokenizer.from_pretrained(folder)
+    )
+    assert {*sentences.objectives[RTL].vocabulary_ids} == {*expected, *_pieces(folder, ["Kedi"])}
     whole = _fitted(folder, pairs, direction=direction, restrict_vocabulary=False).objectives[RTL]
     assert (whole.vocabulary_ids, whole.vocabulary_size) == (None, None)
 

@@ -94,6 +94,24 @@ def test_frozen_layers_go_with_frozen_words(encoder_folders: dict[str, Path], tm
                _moved(trainer, _batch(folder, pairs)))  # fmt: skip
 
 
+def test_each_trainer_of_a_model_freezes_its_own_layers(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), objectives={"translation_ranking": 1.0})
+    defaults: dict[str, Any] = {"max_steps": 2, "learning_rate": 1e-2, "use_cpu": True, "save_strategy": "no"}
+    trainers = [
+        AlignmentTrainer(
+            model, AlignmentTrainingArguments(str(tmp_path), frozen_layers=layers, **defaults), {"de": pairs}
+        )
+        for layers in (2, 0)
+    ]
+    for trainer, stays in zip(trainers, (True, False), strict=True):
+        weight = model.backbone.layers[1].output.dense.weight
+        before = weight.detach().clone()
+        trainer.train()
+        assert torch.equal(weight, before) is stays
+
+
 def test_another_trainer_trains_what_the_first_one_froze(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     folder = encoder_folders["bert"]
     first = _trainer(folder, tmp_path, frozen_layers=2, frozen_word_embeddings=True)

@@ -115,7 +115,8 @@ class Bitext:
             bounds.append(starts[-1])
         self._starts = np.asarray(starts[:-1])  # of batches
         positions = bounds if rows is None else np.searchsorted(rows, bounds).tolist()
-        self.ranges = dict(zip(self.files, map(range, positions[:-1], positions[1:]), strict=True))
+        ranges = zip(self.files, map(range, positions[:-1], positions[1:]), strict=True)
+        self.ranges = {language: own for language, own in ranges if own or rows is None}  # those that a part has
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the paths, not the texts."""
@@ -277,7 +278,7 @@ class Bitext:
             for block in _blocks(len(of_language))
         ]
         train = self._part(np.concatenate(rest))
-        empty = [language for language, count in train.languages.items() if not count]
+        empty = [language for language in self.languages if language not in train.languages]
         if empty:
             raise DataError(f"{empty[0]} has no training pairs besides the held-out ones; lower dev_pairs")
         train.report = self.report.of_part(train.languages, "held_out")

@@ -79,6 +79,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         rank, alpha, targets = self.config.lora_rank, self.config.lora_alpha, self.config.lora_targets
         if rank is not None:
             add_adapters(self.encoder, rank, 2.0 * rank if alpha is None else alpha, targets)
+            self.encoder.frozen = []  # by ``freeze``, which must not train them again
 
     def merge_adapters(self) -> None:
         """Merge LoRA adapters into the encoder's weights and remove them."""

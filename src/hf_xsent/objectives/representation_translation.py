@@ -212,7 +212,8 @@ class RepresentationTranslation(TokenObjective):
             return settings
         predicted = settings.direction.rpartition("_")[2]
         sides = ("source", "target") if predicted == "both" else (predicted,)
-        ids = word_pieces(chain.from_iterable(map(sentences, sides)), tokenizer)
+        texts = (config.default_prompt + text for text in chain.from_iterable(map(sentences, sides)))
+        ids = word_pieces(texts, tokenizer)
         logger.info("the RTL head projects onto %d of %d word pieces", len(ids), len(tokenizer))
         return replace(settings, vocabulary_size=len(ids), vocabulary_ids=ids)
 

@@ -117,7 +117,7 @@ def _source_of(given: Any) -> str | None:
     """Return the Hub id or folder of a teacher's weights; None if they were trained since and not to the end."""
     owner: Any = getattr(given, "__self__", given)
     model = getattr(owner, "transformers_model", None) or getattr(owner, "model", owner)
-    trained = getattr(model, "encoder", model)
+    trained = model if hasattr(model, "last_run") else getattr(model, "encoder", model)
     return (trained.last_run or [None])[0] if hasattr(trained, "last_run") else starting_model(model)
 
 

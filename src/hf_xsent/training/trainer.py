@@ -156,8 +156,8 @@ class AlignmentTrainer(RunTrainer):
         if model.config.lora_rank != self._adapters["lora_rank"]:  # an earlier call has merged them
             vars(model.config).update(self._adapters)
             model.add_adapters()
-            model.freeze(self.args.frozen_layers, self.args.frozen_word_embeddings)
             self.optimizer, self.model_wrapped = None, model  # both have the weights of the merged ones
+        model.freeze(self.args.frozen_layers, self.args.frozen_word_embeddings)  # another trainer may have since
         # With cached features, a step is so small that one thread is fastest.
         with threads(None if self.features is None else 1):
             return super().train(*args, **kwargs)
