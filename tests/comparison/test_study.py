@@ -296,6 +296,8 @@ def test_a_run_whose_model_is_moved_but_that_is_not_finished_has_no_model(study:
     assert not run.has_model
     RunState({}, finished_at_step=4).write(run.training)
     assert run.has_model
+    RunState({}, finished_at_step=4, problem="the score within languages fell").write(run.training)
+    assert not run.has_model, "it failed, and fails again"
 
 
 def test_runs_are_known_by_content_not_by_name_or_place(study: StudyFile, tmp_path: Path):

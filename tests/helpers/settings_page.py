@@ -47,7 +47,7 @@ WITHOUT_EFFECT = {
     *("batch_eval_metrics", "bf16_full_eval", "eval_accumulation_steps", "eval_do_concat_batches"),
     *("eval_use_gather_object", "fp16_full_eval", "include_for_metrics", "label_names", "per_device_eval_batch_size"),
     *("prediction_loss_only", "average_tokens_across_devices", "include_num_input_tokens_seen", "use_cache"),
-    *("length_column_name", "do_train", "do_eval", "do_predict", "resume_from_checkpoint", "local_rank"),
+    *("length_column_name", "do_train", "do_eval", "do_predict", "local_rank"),
     *("remove_unused_columns", "logging_nan_inf_filter", "dataloader_drop_last", "dataloader_in_order"),
     *("dataloader_multiprocessing_context",),
 }

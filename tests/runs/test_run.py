@@ -57,6 +57,8 @@ def test_another_run_is_refused_unless_it_is_said_what_becomes_of_it(tmp_path: P
     ):
         Run(tmp_path).check()
     Run(tmp_path, overwrite=True).check()
+    with pytest.raises(OutputError, match="resume continues the run in the folder, .*overwrite replaces it: give one"):
+        Run(tmp_path, resume=True, overwrite=True).check()
     assert (tmp_path / "checkpoint-5").is_dir(), "nothing is deleted before the new run begins"
 
 

@@ -145,6 +145,7 @@ def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monke
         ({"bf16": "always"}, "bf16 takes true, false or auto, not 'always'"),
         ({"auto_find_batch_size": True}, "^auto_find_batch_size changes the batch"),
         ({"torch_compile": True}, "^torch_compile would compile the step again"),
+        ({"resume_from_checkpoint": "runs/a"}, "of the arguments has no effect: give (--)?resume, which"),
         ({"learning_rate": -1.0}, "learning_rate -1.0 is not at least 0"),
         ({"max_grad_norm": -1.0}, "max_grad_norm -1.0 is not at least 0"),
         ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps 0 is not at least 1"),

@@ -9,12 +9,15 @@ import signal
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import transformers
-from training_run import Run
+from training_process import losses
+from training_run import Run, unfinish
 
 from hf_xsent.errors import Interrupted, Stopped
+from hf_xsent.runs.run import checkpoint_step, checkpoints_of
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import ProgressBar, StopOnSignal, read_metrics
 
@@ -43,6 +46,17 @@ def test_a_resumed_run_counts_from_its_checkpoint(run: Run):
     after = [line for line in run.metrics if line["step"] > 3 and "loss" in line]
     assert all(1000 < log["cpu_seconds"] < 1100 and 2000 < log["seconds"] < 2100 for log in after)
     assert {log["peak_mib"] for log in after} == {77_777}
+
+
+@pytest.mark.parametrize("of", [{"save_steps": 4}, {"save_strategy": "epoch", "max_steps": -1, "num_train_epochs": 2}])
+def test_a_run_resumed_between_two_logs_has_the_log_of_an_uninterrupted_one(run: Run, of: dict[str, Any]) -> None:
+    settings = {"logging_steps": 3, "max_steps": 10, "eval_strategy": "no"} | of
+    run.start(**settings)
+    whole, (last, before) = losses(run), checkpoints_of(run.out)
+    assert any(line["step"] == checkpoint_step(before) and "cpu_seconds" in line for line in run.metrics)
+    unfinish(run.out, last.name)
+    run.start("--resume", **settings)
+    assert losses(run) == whole
 
 
 def test_a_line_that_a_killed_process_has_not_completed_is_skipped(tmp_path: Path) -> None:
@@ -96,15 +110,14 @@ def test_a_signal_requests_a_checkpoint_at_the_end_of_the_step(
     number: int, error: type[Stopped], exit_code: int
 ) -> None:
     before = signal.getsignal(number)
-    stop, control = StopOnSignal(), SimpleNamespace(should_save=False, should_log=False)
+    stop, control = StopOnSignal(), SimpleNamespace(should_save=False)
     stop.on_train_begin(ARGUMENTS, STATE, control)
     stop.on_step_end(ARGUMENTS, STATE, control)
-    assert not (control.should_save or control.should_log)
+    assert not control.should_save
     os.kill(os.getpid(), number)
     stop.on_step_end(ARGUMENTS, STATE, control)
     stop.on_train_end(ARGUMENTS, STATE, control)
     assert control.should_save and stop.requested == number
-    assert control.should_log  # the cost up to this step, to which a resumed run adds
     assert type(stop.error("after step 3")) is error and stop.error("").exit_code == exit_code
     assert signal.getsignal(number) == before
 

@@ -71,6 +71,7 @@ def test_sigterm_saves_says_so_and_the_run_resumes(run: Run) -> None:
     assert len(list(run.out.glob("checkpoint-*"))) == 1
     run.start("--resume", **settings)
     assert_same(run, weights, uninterrupted)
+    assert not list(run.out.glob("checkpoint-*")), "an uninterrupted run has none"
 
 
 def test_a_checkpoint_that_a_signal_saved_is_not_the_best(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

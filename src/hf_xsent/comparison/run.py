@@ -61,7 +61,7 @@ class Run:
     def has_model(self) -> bool:
         """Return whether training is finished and has left the model; an untrained method measures the start."""
         state = RunState.read(self.training)
-        finished = state is not None and state.finished_at_step is not None
+        finished = state is not None and state.finished_at_step is not None and state.problem is None
         return self.seed is None or (finished and (self.training / "model.safetensors").is_file())
 
     @property

@@ -114,6 +114,8 @@ class Run:
 
     def check(self) -> None:
         """Raise an error if the folder cannot take this run, before any work; change nothing."""
+        if self.resume and self.overwrite:
+            raise OutputError("--resume continues the run in the folder, --overwrite replaces it: give one of them")
         if self.folder.exists() and not self.folder.is_dir():
             raise OutputError(f"the output folder {self.folder} is a file: choose another name")
         if (self.folder / CLAIM_FILE).is_file():

@@ -54,6 +54,12 @@ class MetricsFile(TrainerCallback):
             write_text(path, (json.dumps(log) + "\n" for log in logs))
         self.started, self.before = True, []
 
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Log before each checkpoint: a run that resumes from it adds to the cost, and logs the same losses."""
+        control.should_log |= control.should_save
+
+    on_epoch_end = on_step_end
+
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Append one line, with the step first; before training, the output folder may hold another run."""
         if state.is_world_process_zero and logs:
@@ -180,7 +186,7 @@ class StopOnSignal(TrainerCallback):
             received = int(flag)
         if received:
             self.requested = received
-            control.should_save = control.should_log = True  # the log holds the cost, to which a resumed run adds
+            control.should_save = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Restore the earlier signal handlers."""

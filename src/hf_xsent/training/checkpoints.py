@@ -137,6 +137,7 @@ class SavingTrainer(HubTrainer):
             run.place_model()
             self.write_reports()
             run.finish(self.state.global_step, self.problem())
+            self._remove_checkpoint_of_signal()
             best = self.state.best_global_step if self.args.load_best_model_at_end else None
             step = f"the best step, {best}," if best is not None else f"step {self.state.global_step}"
             logger.info("the model of %s is in %s, for hf-xsent evaluate and hf-xsent export", step, run.folder)
@@ -191,12 +192,16 @@ class SavingTrainer(HubTrainer):
         if self.args.should_save:
             move_into_place(unfinished / name, folder / name)
             remove(unfinished)
-            if self._resumed is not None and not is_on_schedule(self._resumed, self.args):
-                remove(folder / f"checkpoint-{self._resumed.global_step}")  # of a signal: an uninterrupted run has none
+            self._remove_checkpoint_of_signal()
             self._rotate_checkpoints(self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
         if self._stop.requested:
             self._raise_stopped("continue with --resume")
+
+    def _remove_checkpoint_of_signal(self) -> None:
+        """Delete the checkpoint from which the run resumed, if an uninterrupted run has none at its step."""
+        if self._resumed is not None and not is_on_schedule(self._resumed, self.args):
+            remove(Path(str(self.args.output_dir)) / f"checkpoint-{self._resumed.global_step}")
 
     def _raise_stopped(self, follows: str) -> NoReturn:
         self.callback_handler.on_train_end(self.args, self.state, self.control)

@@ -25,14 +25,12 @@ _IN_BATCH = {"translation_ranking", "matryoshka", "triplet_ranking"}  # objectiv
 # that the second place of the combination has. What transformers, accelerate or torch refuse themselves is not listed.
 CONFLICTS: dict[tuple[str, ...], str] = {
     # Fields of TrainingArguments of which only the default works
-    ("auto_find_batch_size",): (
-        "auto_find_batch_size changes the batch, and so the negatives: use pairs_per_chunk, which needs less memory"
-    ),
-    (
-        "label_smoothing_factor",
-    ): "label_smoothing_factor has no effect, because no loss here smooths its labels: drop it",
-    ("neftune_noise_alpha",): (
-        "neftune_noise_alpha scales its noise by the tokens of a row, which has all sentences here: use dropout"
+    ("auto_find_batch_size",): "{0} changes the batch, and so the negatives: use pairs_per_chunk, for less memory",
+    ("label_smoothing_factor",): "{0} has no effect, because no loss here smooths its labels: drop it",
+    ("neftune_noise_alpha",): "{0} scales its noise by the tokens of a row, which has all sentences here: use dropout",
+    ("resume_from_checkpoint",): (
+        "{0} of the arguments has no effect: give --resume, which continues the run in the output folder (from Python: "
+        "train(resume_from_checkpoint=True))"
     ),
     ("torch_compile|torch_compile_backend|torch_compile_mode",): (
         "{0} would compile the step again for every new batch length: drop it"

@@ -140,7 +140,7 @@ class CommonTrainingSettings:
     )
     save_steps: float = setting(500, "Write a checkpoint every N steps.", above=0)
     seed: int = setting(42, "Seed of new weights, dropout and data order.", at_least=0)
-    logging_steps: float = setting(10, "Log the losses every N steps.", results=False)
+    logging_steps: float = setting(10, "Log the losses every N steps, and before each checkpoint.", results=False)
     report_to: str | list[str] | None = setting(
         "none", "Also send metrics to tensorboard, wandb or trackio.", results=False
     )
@@ -161,7 +161,10 @@ class TrainingSettings(CommonTrainingSettings):
         at_least=1,
     )
     eval_strategy: str = setting(
-        "steps", "When to measure dev accuracy; no: never, and no pairs are held out.", choices=("no", "steps", "epoch")
+        "steps",
+        "When to measure dev accuracy; no: never, and no pairs are held out (with share_of_start: before and after "
+        "training).",
+        choices=("no", "steps", "epoch"),
     )
     eval_steps: float | None = setting(
         None, "Measure dev accuracy every N steps; save_steps must be a multiple of it. (default: save_steps)"
