@@ -6,8 +6,10 @@ import pytest
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.evaluation.evaluate import short_names
 from hf_xsent.evaluation.report import Measurement, Report, compare_with_first, comparison_table
+from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.significance import paired_differences
 from hf_xsent.evaluation.similarity import Sts17Task
+from hf_xsent.evaluation.summary import _bars
 from hf_xsent.evaluation.task import Outcomes
 from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 
@@ -75,6 +77,21 @@ def test_an_interval_is_as_wide_as_theory_says() -> None:
     error = 100 * (sides[1]["deu"] * 1.0 - sides[0]["deu"]).std() / np.sqrt(2000)
     assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.1)
     assert found == paired_differences(TASK.metrics, [first], [second])["all"]["mean"]  # the same seed
+
+
+def test_the_questions_of_several_languages_are_one_sample() -> None:
+    """Their translations are no further items, which would make the interval of the mean too narrow."""
+    rng, names = np.random.default_rng(0), ["XQuAD-R de", "XQuAD-R en"]
+    columns = [rng.random((100, 1)) for _ in range(2)]
+    sides = [Outcomes(dict.fromkeys(names, column), {"all": names}, RetentionTask.parallel) for column in columns]
+    found = paired_differences(RetentionTask.metrics, sides[:1], sides[1:])
+    assert found["all"]["score"] == found["XQuAD-R de"]["score"]
+
+
+def test_a_language_in_two_scripts_has_two_bars() -> None:
+    report = Report("mixed_pool", "", {}, "", {}, {}, {code: {"own": 50.0} for code in ("zho_Hans", "zho_Hant", "deu")})
+    chart = _bars("Mixed pool", "own", {"model": report})
+    assert all(f">{name}</text>" in chart for name in ("Chinese", "zho_Hant", "German")) and chart.count("<rect") == 3
 
 
 def test_equal_models_differ_by_nothing() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -395,6 +396,7 @@ def test_a_suite_with_several_views_shows_each(encoder_folders: dict[str, Path],
     model = str(encoder_folders["bert"])
     shown = str(evaluate(model, str(suite), layers=["0-1"], device="cpu", languages={"retention": ["ar"]}))
     assert shown.count("\n0      ") == shown.count("\n1      ") == 6
+    assert [one.sets[0].language for one in load_tasks({"retention": str(suite)}, {"retention": "en"})] == ["en-en"]
     with pytest.raises(DataError, match="has no 'xx', only ar, es, en"):
         evaluate(model, {"retention": str(suite)}, languages={"retention": ["ar", "xx"]})
 
@@ -403,6 +405,7 @@ def test_own_pairs_join_loaded_tasks(embedder: SentenceEmbedder, tasks: list[Eva
     (tmp_path / "own.tsv").write_text("ein Hund\ta dog\neine Katze\ta cat\n")
     evaluation = evaluate(embedder, tasks, pairs={"de": str(tmp_path / "own.tsv")})
     assert [report.task for report in evaluation.reports] == ["tatoeba", "bucc", "sts17", "pairs"]
+    assert [report.task for report in evaluate(embedder, tasks[0]).reports] == ["tatoeba"]
 
 
 def test_prompts_of_the_model_precede_questions_and_passages(encoder_folders: dict[str, Path]) -> None:
@@ -462,6 +465,8 @@ def test_results_beside_a_start_are_of_this_start(
     assert first != second and cosines(third, start=bert) == first and cosines(third) == [None]
     assert cosines(bert, third, start=modernbert)[1:] == second  # not beside the first of several
     assert cosines(bert, third) == [None, *first]
+    table = str(evaluate([bert, third], {"retention": str(suite)}, output=tmp_path / "results.json", device="cpu"))
+    assert re.search(rf"^cosine with the start, mean of all +{first[0]:.2f} *$", table, re.MULTILINE)
 
 
 def test_a_stated_start_reads_as_the_settings_say(encoder_folders: dict[str, Path], suite: Path) -> None:

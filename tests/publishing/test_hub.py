@@ -181,7 +181,9 @@ def test_what_must_not_be_published_is_refused(
         (exported / name).write_bytes(b"\x80\x04.")
         assert f"{exported / name} may contain pickled code" in _refused(exported)
         (exported / name).unlink()
-    assert plan_upload(exported)["README.md"] > 0
+    (exported / "openvino").mkdir()
+    (exported / "openvino" / "openvino_model.bin").write_bytes(b"weights")
+    assert {"README.md", "openvino/openvino_model.bin"} <= plan_upload(exported).keys()
 
 
 def test_an_export_of_several_files_of_weights_is_published(exported: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 from hf_xsent import DapForSentenceEmbedding, evaluate, export_sentence_transformer, publish
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError, OutputError
-from hf_xsent.evaluation.registry import TASKS
+from hf_xsent.evaluation.registry import TASKS, _data_name, load_tasks
 from hf_xsent.evaluation.report import Report
 from hf_xsent.files import write_json
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
@@ -140,6 +140,16 @@ def test_results_are_published_under_the_name_of_their_data(tmp_path: Path) -> N
         ("ours", "Tatoeba (1 language)"),
         ("test.tsv", "test.tsv (1 language)"),
     ]
+    (task,) = load_tasks({}, pairs=pairs)
+    assert _data_name(task, ["de=owner/name:de-en", f"sw={tmp_path}/sw.tsv"]) == "owner/name:de-en, sw.tsv"
+
+
+def test_the_card_of_an_encoder_of_the_hub_names_it(exported: Path, tmp_path: Path) -> None:
+    """Also after trimming, whose facts go with the encoder."""
+    model = DapForSentenceEmbedding.from_pretrained(exported)
+    model.encoder.last_run = "org/encoder", {"languages": ["de"], "training": ["The vocabulary was trimmed."]}
+    card = (export_sentence_transformer(model, tmp_path / "out", verify=False) / "README.md").read_text("utf-8")
+    assert "It started from [org/encoder]" in card and "Languages: de.\nThe vocabulary was trimmed.\n" in card
 
 
 @pytest.mark.parametrize("settings", [1.0, {"weight": 0.5, "temperature": 0.02}])

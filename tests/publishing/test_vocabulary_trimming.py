@@ -251,6 +251,7 @@ def test_pieces_are_chosen_by_plain_text_too(
     assert vocabularies[0] >= vocabularies[1]  # bitext is cleaned
     whole, trimmed = (AutoTokenizer.from_pretrained(folder) for folder in (model, tmp_path / "plain"))
     assert all(whole.tokenize(text) == trimmed.tokenize(text) for pair in pairs for text in pair)
+    assert "Languages: de, en.\nThe vocabulary was trimmed to " in (tmp_path / "plain" / "README.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("size", [None, 40])

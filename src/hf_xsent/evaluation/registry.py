@@ -63,14 +63,13 @@ def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[s
 
 def _data_name(task: EvaluationTask, sources: Sequence[str]) -> str:
     """Return the Hub's id of data from there, or equal to it (known_data.json), else the names of files and folders."""
-    if is_hub_id(sources[0], owner=True):
-        return sources[0]
+    places = [source.partition("=")[2] or source for source in sources]
     known = json.loads((files("hf_xsent.evaluation") / "known_data.json").read_text(encoding="utf-8")).get(task.name)
-    if known is not None:
+    if known is not None and not is_hub_id(places[0], owner=True):
         hashes = {digest(line + "\n" for line in task.texts(test_set))[:8] for test_set in task.sets}
         if hashes <= {*known["sets"].values()}:
             return str(known["name"])
-    return ", ".join(Path(source.partition("=")[2] or source).name for source in sources)
+    return ", ".join(place if is_hub_id(place, owner=True) else Path(place).name for place in places)
 
 
 def check_options(name: str, options: Any) -> TaskSettings:
@@ -99,6 +98,7 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None) -> list[Eva
     or in memory; ``tasks`` may be pairs in memory, too. ``languages`` are a mapping from tasks to codes, or words such
     as ``tatoeba=de,fr`` or, for a single task, ``de``.
     """
+    tasks = [tasks] if isinstance(tasks, EvaluationTask) else tasks
     if isinstance(tasks, Sequence) and tasks and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
@@ -118,7 +118,7 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None) -> list[Eva
     loaded = []
     for name, source in sources.items():
         options = dict(source) if isinstance(source, Mapping) else {"data": source}
-        loaded.append(load_task(name, options | ({"languages": [*selected[name]]} if name in selected else {})))
+        loaded.append(load_task(name, options | ({"languages": selected[name]} if name in selected else {})))
     return _distinct([*loaded, *([] if pairs is None else [_own_pairs(pairs, selected.get(PairsTask.name))])])
 
 

@@ -130,15 +130,18 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
     if others:
         differences = reports[others[0]].differences
         group = _overall(differences)
-        further = [key for key in task.headings if key in differences[group] and key != metric]
-        figures += [(f"{task.headings[key]}, mean of {group}", group, key) for key in further]
+        further = [(group, key) for key in task.headings if key in differences[group] and key != metric]
+        for of, means in reports[others[0]].groups.items():  # what only a later model has
+            further += [(of, key) for key in means if key not in reports[first].groups[of]]
+        figures += [(f"{task.headings[key]}, mean of {of}", of, key) for of, key in further]
     rows: list[list[object]] = []
     for label, name, key in figures:
         row: list[object] = [label, _figure(reports[first], name, key)]
         for other in others:
-            difference = Difference(*reports[other].differences[name][key])
+            interval = reports[other].differences[name].get(key)
+            difference = Difference(*interval) if interval else None
             row.append(_figure(reports[other], name, key))
-            row.append(f"{difference}{' *' if difference.significant else '  '}")
+            row.append(difference and f"{difference}{' *' if difference.significant else '  '}")
         rows.append(row)
     headings = (heading for name in others for heading in (name, "difference (95% interval)"))
     title = f"{task.title}, {task.headings[metric]}"
@@ -146,8 +149,8 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
     return f"{Table([title, first, *headings], rows)}\n{NOTE}\n{verdicts}\n{task.protocol}"
 
 
-def _figure(report: Report, name: str, metric: str) -> float:
-    return (report.groups | report.languages)[name][metric]
+def _figure(report: Report, name: str, metric: str) -> float | None:
+    return (report.groups | report.languages)[name].get(metric)
 
 
 def _overall(differences: Mapping[str, Any]) -> str:

@@ -52,6 +52,7 @@ class RetentionTask(EvaluationTask):
     }
     main_metric: ClassVar[str] = "score"
     needs_start: ClassVar[bool] = True
+    parallel: ClassVar[bool] = True  # question i of each language is the same
     figures: ClassVar[Mapping[str, str | tuple[str, str]]] = {
         "within a language: STS and XQuAD-R": "score",
         "… cosine with the start": "cosine",

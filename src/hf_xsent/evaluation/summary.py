@@ -85,11 +85,12 @@ def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
 
 
 def _bars(title: str, metric: str, reports: Mapping[str, Report]) -> str:
-    """Draw one bar per language and model."""
-    codes = dict.fromkeys(code for report in reports.values() for code in report.languages)
-    languages = [report.languages for report in reports.values()]
-    rows = {language_name(code): [figures.get(code, {}).get(metric) for figures in languages] for code in codes}
-    rows = {name: values for name, values in rows.items() if any(value is not None for value in values)}
+    """Draw one bar per language and model; of a language in two scripts, the second has its code as name."""
+    rows: dict[str, list[float | None]] = {}
+    for code in dict.fromkeys(code for report in reports.values() for code in report.languages):
+        values = [report.languages.get(code, {}).get(metric) for report in reports.values()]
+        if any(value is not None for value in values):
+            rows[code if language_name(code) in rows else language_name(code)] = values
     return bar_chart(title, rows, list(reports)) if rows else ""
 
 

@@ -24,7 +24,7 @@ from hf_xsent.publishing.model_card import (
     listed,
     write_card,
 )
-from hf_xsent.publishing.runtimes import resource
+from hf_xsent.publishing.runtimes import OPENVINO, resource
 from hf_xsent.publishing.settings import PublishSettings
 from hf_xsent.settings.command import command
 
@@ -95,7 +95,7 @@ def plan_upload(folder: str | Path) -> dict[str, int]:
     paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
     sizes = {name.as_posix(): path.stat().st_size for name, path in paths.items() if not _NOT_UPLOADED & {*name.parts}}
     for name in sizes:
-        if Path(name).suffix in _PICKLES:
+        if Path(name).suffix in _PICKLES and Path(name) != Path(OPENVINO).with_suffix(".bin"):
             raise OutputError(f"{folder / name} may contain pickled code: publish weights as safetensors only")
     check_card((folder / "README.md").read_text(encoding="utf-8"), folder / "README.md")
     return sizes

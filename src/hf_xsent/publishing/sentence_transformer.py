@@ -84,7 +84,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
             is_run = is_run and _weights_of(part) == _weights_of(Path(run))
         of_others = {"exported_from": "", "results": [], "name": ""}  # results of a run are those of its export alone
         of_run = {"exported_from": identify_model(str(run))} if is_run else of_others
-        start = {} if stored or not run or is_local(run) else {"base_model": str(run)}  # a folder may be a copy
+        start = {} if not run or is_local(run) else {"base_model": str(run)}  # a folder may be a copy
         removed = {"language_removed": sorted(texts)} if texts else {}
         facts = {"languages": [*texts]} | start | stored | removed | of_run
         if settings.verify:

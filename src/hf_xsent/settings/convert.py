@@ -42,7 +42,7 @@ def convert_words(name: str, words: Sequence[str], hint: Any) -> Any:
         return convert(where, mapping, hint)
     if not words and bool in kinds:
         return True
-    if takes_list(hint) and (len(words) != 1 or str not in kinds):
+    if words and takes_list(hint) and (len(words) != 1 or str not in kinds):
         return convert(where, list(words), hint)
     if len(words) != 1:
         raise RecipeError(
