@@ -65,13 +65,8 @@ def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
     """Return a page with the table of all tasks, and charts and tables by language of each task."""
     names = list(reports)
     shown = legend({name: number for number, name in enumerate(names)})
-    sections: dict[str, Sequence[Part]] = {
-        "All tasks": [
-            summary_table(tasks, reports),
-            *([NOTE] if len(names) == 2 else []),
-            *notes(reports),
-        ]  # fmt: skip
-    }
+    explained = [NOTE] * (len(names) == 2) + notes(reports)
+    sections: dict[str, Sequence[Part]] = {"All tasks": [summary_table(tasks, reports), *explained]}
     for task in tasks:
         of_task = {name: reports[name][task.name] for name in names}
         parts: list[Part] = [f"{task.protocol}.", *([shown] if len(names) > 1 else [])]
