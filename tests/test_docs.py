@@ -46,10 +46,14 @@ NOT_RUN = {  # reason: blocks that say so
 STAND_INS = {
     "xlm-roberta-base": "encoder",
     "intfloat/multilingual-e5-small": "encoder",
-    "objectives=mixed": "objectives=mixed, max_steps=2, per_device_train_batch_size=4, clean=False, use_cpu=True",
-    "mixed-small.yaml --model neutral --data de": (
-        "mixed-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false --model neutral --data de"
+    "data=pairs, output_dir": (
+        "data=pairs, max_steps=2, per_device_train_batch_size=4, clean=False, use_cpu=True, output_dir"
     ),
+    "mixed-small.yaml --model": "mixed-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false --model",
+    "mixed-small-questions.yaml --model": (
+        "mixed-small-questions.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false --model"
+    ),
+    "--max_length 192 --output": "--max_length 24 --output",
     'budget={"steps": 200}': 'budget={"steps": 1}, settings={"dev_pairs": 0, "clean": False, "use_cpu": True}',
     "max_steps=1000, per_device_train_batch_size=64": "max_steps=2, per_device_train_batch_size=4",
     "max_steps=1000": "max_steps=2",
@@ -106,6 +110,7 @@ def prepared(
     table = "".join(f"{source}\t{target}\n" for source, target in pairs)
     for name in ("pairs.tsv", "crawled.tsv", "gold.tsv"):
         Path(name).write_text(table, "utf-8")
+    Path("faq.tsv").write_text(f"question\tanswer\n{table}", "utf-8")
     with gzip.open("pairs.de-en.tsv.gz", "wt", encoding="utf-8") as file:
         file.write(table)
     Path("books").mkdir()
