@@ -59,7 +59,7 @@ def _facts(name: str, stated: dict[str, Any]) -> dict[str, Any]:
     recipe = yaml.safe_load((RECIPES / stated["recipe"]).read_text("utf-8"))
     pooling = recipe.get("pooling") or METHODS[recipe["method"]][0]().pooling
     facts = {"name": name, "repository": name, "base_model": recipe.get("model"), "pooling": pooling}
-    return ENCODING | facts | stated | {"max_length": recipe["max_length"], "recipe": recipe}
+    return ENCODING | facts | {"max_length": recipe["max_length"]} | stated | {"recipe": recipe}
 
 
 def cards() -> dict[str, str]:

@@ -128,8 +128,14 @@ def prepared(
         "data/sts22",
     ):
         Path(name).mkdir(parents=True)
+    Path("articles").mkdir()
     tatoeba = [f"data/tatoeba/tatoeba.{code}-eng" for code in ("deu", "swh")]
-    for side, names in enumerate((["OPUS.sw-en.sw", "news.de.txt", "news.zh.txt"], ["OPUS.sw-en.en", "news.en.txt"])):
+    for side, names in enumerate(
+        (
+            ["OPUS.sw-en.sw", "news.de.txt", "news.sw.txt", "news.zh.txt", "articles/fares.de.txt"],
+            ["OPUS.sw-en.en", "news.en.txt"],
+        )
+    ):
         names += [f"{name}.{'eng' if side else name[-7:-4]}" for name in tatoeba]
         for name in names:
             Path(name).write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")

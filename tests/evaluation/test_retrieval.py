@@ -61,7 +61,7 @@ MODEL = SimpleNamespace(encode=_encode)
 
 @pytest.mark.parametrize("at_once", [1 << 15, 64])
 def test_figures_are_those_of_the_whole_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(module, "_DOCUMENTS_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "_PASSAGES_AT_ONCE", at_once)
     judged = _judgements()
     scores = RetrievalTask.load(_folder(tmp_path, judged)).score(_encode)
     names = [f"d{n}" for n in range(150)]
@@ -85,6 +85,33 @@ def test_figures_are_those_of_the_whole_ranking(tmp_path: Path, monkeypatch: pyt
             assert figures[key] == pytest.approx(100 * np.mean(expected)) and 0 < figures[key] < 100
         assert figures["pairs"] == len(scores.outcomes.rows[code]) == len(ndcg)
     assert scores.groups["all"]["ndcg"] == pytest.approx(np.mean([one["ndcg"] for one in scores.languages.values()]))
+
+
+@pytest.mark.parametrize("at_once", [1 << 15, 64])
+def test_a_document_is_as_near_as_its_nearest_passage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(module, "_PASSAGES_AT_ONCE", at_once)
+    passages = {f"d{number}": [f"d{number} {place}" for place in range(1 + number % 5)] for number in range(130)}
+    corpus = [{"_id": name, "text": text} for name, texts in passages.items() for text in texts]
+    np.random.default_rng(1).shuffle(corpus)  # passages of a document need not follow each other
+    judged = {f"q{query}": [f"d{(7 * query + 11 * place) % 130}" for place in range(20)] for query in range(6)}
+    lines = [f"{query}\t{name}\t1\n" for query, names in judged.items() for name in names]
+    _write(tmp_path, corpus, [{"_id": query, "text": query} for query in judged], "".join(lines))
+    task = RetrievalTask.load(tmp_path)
+    recalls, ranks = [], []
+    for query, names in judged.items():
+        vector = _encode([query])[0]
+
+        def cosine(name: str, vector: np.ndarray = vector) -> float:
+            return max(float(text @ vector / np.linalg.norm(text)) for text in _encode(passages[name]))
+
+        ranking = sorted(passages, key=cosine, reverse=True)
+        recalls.append(len({*ranking[:100]} & {*names}) / len(names))
+        ranks.append(next((1 / (rank + 1) for rank, name in enumerate(ranking[:10]) if name in names), 0.0))
+    figures = task.score(_encode).languages["und"]
+    assert figures["recall"] == pytest.approx(100 * np.mean(recalls)) and 0 < figures["recall"] < 100
+    assert figures["mrr"] == pytest.approx(100 * np.mean(ranks))
 
 
 def test_figures_are_those_of_sentence_transformers(tmp_path: Path) -> None:
@@ -151,7 +178,7 @@ def test_titles_headers_and_columns_are_read_as_in_beir_and_trec(
     queries = [{"_id": "q", "text": "Who?"}, {"_id": "r", "text": "What?"}]
     folder = _write(tmp_path, corpus, queries, "query-id\tcorpus-id\tscore\nq\t1\t2\nr\tb\t0\n")
     (one,) = load_collection(folder)
-    assert (one.documents, one.document_languages) == (["Ada thinks.", "It runs."], ["de", "und"])
+    assert (one.passages, one.document_languages) == (["Ada thinks.", "It runs."], ["de", "und"])
     assert (one.queries, one.query_languages, one.relevant) == (["Who?"], ["und"], [{0: 2.0}])
     assert "1 of 2 queries have no relevant document and are omitted" in caplog.text and "2 have none" in caplog.text
     (folder / "qrels" / "test.tsv").unlink()
@@ -164,7 +191,7 @@ def test_titles_headers_and_columns_are_read_as_in_beir_and_trec(
     ("corpus", "queries", "judgements", "message"),
     [
         ([{"_id": "a"}], [], "", r"corpus.jsonl:1: not an object with the fields _id and text"),
-        ([{"_id": "a", "text": "x"}] * 2, [], "", r"corpus.jsonl:2: the _id 'a' is that of an earlier line"),
+        (None, [{"_id": "q", "text": "x"}] * 2, "", r"queries.jsonl:2: the _id 'q' is that of an earlier line"),
         ([], [{"_id": "q", "text": "x", "language": "german"}], "", r"corpus.jsonl is empty"),
         ([{"_id": "a", "text": "x", "language": "german"}], [], "", r"corpus.jsonl:1: unknown language .* is 'de'"),
         (None, None, "q\ta\t1\nq\tb\t1\n", r"test.tsv:2: corpus.jsonl has no _id 'b'"),
@@ -179,7 +206,8 @@ def test_an_error_names_file_and_line(
     tmp_path: Path, corpus: Records | None, queries: Records | None, judgements: str, message: str
 ) -> None:
     one = [{"_id": "a", "text": "x"}]
-    _write(tmp_path, one if corpus is None else corpus, [{"_id": "q", "text": "x"}], judgements)
+    query = [{"_id": "q", "text": "x"}]
+    _write(tmp_path, one if corpus is None else corpus, query if queries is None else queries or query, judgements)
     with pytest.raises(DataError, match=message):
         load_collection(tmp_path)
 

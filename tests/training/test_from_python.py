@@ -147,14 +147,14 @@ def test_a_model_that_was_trained_again_is_not_exported_as_its_earlier_run(
     assert facts["exported_from"] == "" and facts["pairs"] == {"und": 32}
 
 
-def test_a_card_without_a_known_run_asks_for_it(
+def test_a_card_without_a_known_run_asks_for_its_facts(
     encoder_folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = encoder_folders["bert"]
     model = DapForSentenceEmbedding.from_backbone(str(folder))
     export_sentence_transformer(model, tmp_path / "out", AutoTokenizer.from_pretrained(folder), verify=False)
     assert main(["publish", str(tmp_path / "out"), "org/mine", "--license", "mit", "--dry_run"]) == 2
-    assert "--run" in capsys.readouterr().err
+    assert "states no language and no base_model: run hf-xsent publish" in capsys.readouterr().err
 
 
 def test_automodel_loads_an_export_without_a_warning(

@@ -17,7 +17,7 @@ from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.mining.top_k import Neighbours, merge_neighbours
 
 _NEAREST, _DEPTH = 10, 100  # candidates of nDCG, MRR and the own language; candidates of recall
-_DOCUMENTS_AT_ONCE = 1 << 15
+_PASSAGES_AT_ONCE = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class RetrievalTask(EvaluationTask):
     measures_any_data: ClassVar[bool] = True
     title: ClassVar[str] = "Retrieval"
     protocol: ClassVar[str] = (
-        "by cosine, in one pool of all documents; equal cosines are in the order of the file. nDCG@10 with the scores "
-        "of the judgements as gains, as in trec_eval; own language: share of the query's language among the ten "
-        "nearest documents. By the query's language, and the mean over languages"
+        "by cosine, in one pool of all documents, each by its nearest passage; equal cosines are in the order of the "
+        "file. nDCG@10 with the scores of the judgements as gains, as in trec_eval; own language: share of the query's "
+        "language among the ten nearest documents. By the query's language, and the mean over languages"
     )
     headings: ClassVar[Mapping[str, str]] = {
         "pairs": "queries",
@@ -60,13 +60,16 @@ class RetrievalTask(EvaluationTask):
         """Iterate over queries and documents, which get their prompts."""
         for collection in self.sets:
             yield from (("query", text) for text in collection.queries)
-            yield from (("document", text) for text in collection.documents)
+            yield from (("document", text) for text in collection.passages)
 
     def score(self, encode: Encode) -> Scores:
         """Measure the queries of each language."""
         (collection,) = self.sets
         read = encoder_of(encode, "document")
-        nearest = search(encoder_of(encode, "query")(collection.queries), collection.documents, read, _DEPTH)
+        document_of = np.array(collection.document_of)
+        depth = _DEPTH * int(np.bincount(document_of).max())  # has _DEPTH documents, if there are as many
+        passages = search(encoder_of(encode, "query")(collection.queries), collection.passages, read, depth)
+        nearest = nearest_documents(passages, document_of)
         columns = [retrieval_scores(nearest, collection.relevant)]
         codes, of_documents = np.array(collection.query_languages), np.array(collection.document_languages)
         if NOT_STATED not in {*collection.query_languages, *collection.document_languages}:
@@ -82,18 +85,28 @@ class RetrievalTask(EvaluationTask):
 
 
 def search(
-    queries: np.ndarray, documents: Sequence[str], encode: Callable[[Sequence[str]], np.ndarray], k: int
+    queries: np.ndarray, passages: Sequence[str], encode: Callable[[Sequence[str]], np.ndarray], k: int
 ) -> np.ndarray:
-    """Return the k nearest documents of each query, nearest first; only a block of documents is in memory at once."""
+    """Return the k nearest passages of each query, nearest first; only a block of passages is in memory at once."""
     best: Neighbours | None = None
-    starts = range(0, len(documents), _DOCUMENTS_AT_ONCE)
+    starts = range(0, len(passages), _PASSAGES_AT_ONCE)
     for start in Progress(starts, desc="searching", unit=" blocks", delay=2):
-        vectors = encode(documents[start : start + _DOCUMENTS_AT_ONCE])
+        vectors = encode(passages[start : start + _PASSAGES_AT_ONCE])
         found = nearest_one_way(queries, vectors, min(k, len(vectors)))
         found = Neighbours(found.cosines, found.indices + start)
         best = found if best is None else merge_neighbours(best, found, k)
-    assert best is not None  # a collection has documents
+    assert best is not None  # a collection has passages
     return best.indices.numpy()
+
+
+def nearest_documents(passages: np.ndarray, document_of: np.ndarray) -> np.ndarray:
+    """Return the nearest documents of each query, at most 100, from its nearest passages: each by the first of its.
+
+    >>> nearest_documents(np.array([[4, 1, 0, 2]]), np.array([0, 0, 1, 1, 2])).tolist()
+    [[2, 0, 1]]
+    """
+    rows = [list(dict.fromkeys(row))[:_DEPTH] for row in document_of[passages].tolist()]
+    return np.array(rows)
 
 
 def retrieval_scores(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) -> np.ndarray:

@@ -23,9 +23,10 @@ _FILES = "corpus.jsonl, queries.jsonl, and qrels/test.tsv or qrels.tsv"
 
 @dataclass(frozen=True)
 class Collection:
-    """Documents and judged queries, each with a language (``und``: not stated)."""
+    """The passages of documents, and judged queries; documents and queries have languages (``und``: not stated)."""
 
-    documents: list[str]
+    passages: list[str]
+    document_of: list[int]  # of each passage: the place of its document
     document_languages: list[str]
     queries: list[str]
     query_languages: list[str]
@@ -36,12 +37,22 @@ def load_collection(source: str | PathLike[str], languages: Iterable[str] | None
     """Load a folder with ``corpus.jsonl``, ``queries.jsonl``, and ``qrels/test.tsv`` or ``qrels.tsv``.
 
     A document has ``_id``, ``text`` and perhaps ``title``, a query ``_id`` and ``text``; both perhaps ``language``.
+    Records of the corpus with one ``_id`` are passages of one document, which is as near as its nearest passage.
     Judgements are lines of query id, document id and score, with or without a header, or in TREC's four columns.
     Queries without a relevant document are omitted. ``languages`` are those of the queries to keep.
     """
     folder = Path(source)
-    documents = {name: (text, code) for name, text, code in _records(_find(folder, "corpus.jsonl"))}
-    queries = {name: (text, code) for name, text, code in _records(_find(folder, "queries.jsonl"))}
+    corpus = [*_records(_find(folder, "corpus.jsonl"))]
+    documents = dict[str, str]()
+    for _, name, _, code in corpus:
+        documents.setdefault(name, code)  # the language of the first passage
+    if len(documents) < len(corpus):
+        logger.info("%s: %d passages of %d documents", folder, len(corpus), len(documents))
+    queries = dict[str, tuple[str, str]]()
+    for place, name, text, code in _records(_find(folder, "queries.jsonl")):
+        if name in queries:
+            raise DataError(f"{place}: the _id {name!r} is that of an earlier line: give each query its own")
+        queries[name] = text, code
     judged = _read_judgements(_find(folder, "qrels/test.tsv", "qrels.tsv"), queries, documents)
     measured = {name: queries[name] for name in queries if judged.get(name)}
     if not measured:
@@ -53,12 +64,12 @@ def load_collection(source: str | PathLike[str], languages: Iterable[str] | None
     measured = {name: query for name, query in measured.items() if query[1] in chosen}
     places = {name: place for place, name in enumerate(documents)}
     relevant = [{places[document]: score for document, score in judged[name].items()} for name in measured]
-    texts, text_codes = ([*side] for side in zip(*documents.values(), strict=True))
     questions, question_codes = ([*side] for side in zip(*measured.values(), strict=True))
-    stated = text_codes + question_codes
+    stated = [*documents.values(), *question_codes]
     if 0 < (unknown := stated.count(NOT_STATED)) < len(stated):
         logger.info("%s: the share of the own language needs a language of each record, %d have none", folder, unknown)
-    return [Collection(texts, text_codes, questions, question_codes, relevant)]
+    passages, document_of = [text for _, _, text, _ in corpus], [places[name] for _, name, _, _ in corpus]
+    return [Collection(passages, document_of, [*documents.values()], questions, question_codes, relevant)]
 
 
 def _find(folder: Path, *names: str) -> Path:
@@ -71,19 +82,17 @@ def _find(folder: Path, *names: str) -> Path:
     raise DataError(f"{folder} has no file {' or '.join(names)}: give a folder with {_FILES}, in the format of BEIR")
 
 
-def _records(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield id, text with the title before it, and language of each record."""
-    seen = set[str]()
+def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
+    """Yield file and line, id, text with the title before it, and language of each record."""
+    number = 0
     for number, record in json_lines(path):
         place, values = f"{path}:{number}", record if isinstance(record, dict) else {}
         name, text, title = (values.get(key) for key in ("_id", "text", "title"))
         if not (isinstance(name, str | int) and isinstance(text, str) and isinstance(title, str | None)):
             raise DataError(f"{place}: not an object with the fields _id and text, and perhaps title, each a text")
-        if str(name) in seen:
-            raise DataError(f"{place}: the _id {str(name)!r} is that of an earlier line: give each record its own")
-        seen.add(str(name))
-        yield str(name), f"{title or ''} {text}".strip(), _language(place, values.get("language") or NOT_STATED)
-    if not seen:
+        code = _language(place, values.get("language") or NOT_STATED)
+        yield place, str(name), f"{title or ''} {text}".strip(), code
+    if not number:
         raise DataError(f"{path} is empty")
 
 
