@@ -261,6 +261,9 @@ def test_texts_are_lines_or_both_sides_of_pairs(tmp_path: Path) -> None:
     assert {language: len(lines) for language, lines in texts.items()} == {"de": TEXTS, "fr": TEXTS, "sw": 2, "en": 132}
     assert texts["de"][0] == "de, 0." and texts["sw"] == ["moja", "mbili"]
     assert {text.split()[1] for text in texts["en"]} == {"de", "fr"}
+    (tmp_path / "news.en.txt").write_text("A dog.\n", encoding="utf-8")
+    texts = read_texts([f"de={tmp_path}/de-en.tsv"] * 5 + [f"en={tmp_path}/news.en.txt"])
+    assert len(texts["de"]) == TEXTS and len(texts["en"]) <= TEXTS and texts["en"][-1] == "A dog."
 
 
 def test_languages_with_the_same_texts_are_refused(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:

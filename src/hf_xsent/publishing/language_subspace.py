@@ -36,18 +36,18 @@ def read_texts(data: Sequence[str], target_language: str = "en") -> dict[str, li
     """Read the first texts of each language: lines of ``.txt`` files, and both sides of pairs."""
     texts: dict[str, list[str]] = {}
     sources = resolve_sources(data, target_language=target_language)
-    share = max(1, TEXTS // len(sources))  # of the target side, so that it comes from the pairs of all languages
+    share = max(1, TEXTS // sum(map(len, sources.values())))  # of the target side, so that it comes from all files
     for language, files in sources.items():
         for source in files:
             own = texts.setdefault(language, [])
-            paths = source.files
+            left, paths = max(0, TEXTS - len(own)), source.files
             if len(paths) == 1 and ".txt" in paths[0].suffixes:
-                first = list(islice((line for _, line in lines(paths[0]) if line.strip()), TEXTS - len(own)))
+                first = list(islice((line for _, line in lines(paths[0]) if line.strip()), left))
                 if not first or not all("\t" in line for line in first):  # else pairs
                     own += first
                     continue
             pairs = list(islice(read_pairs(source), TEXTS))
-            own += [pair[0] for pair in pairs[: TEXTS - len(own)]]
+            own += [pair[0] for pair in pairs[:left]]
             texts.setdefault(source.target_language, []).extend(pair[1] for pair in pairs[:share])
     if empty := [language for language, own in texts.items() if not own]:
         raise DataError(f"the files of {empty[0]} have no text: give its texts, or omit it")
