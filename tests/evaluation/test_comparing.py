@@ -104,3 +104,14 @@ def test_equal_models_differ_by_nothing() -> None:
 def test_names_drop_shared_folders() -> None:
     assert short_names(["runs/a", "runs/b"]) == {"runs/a": "a", "runs/b": "b"}
     assert short_names(["a", "runs/a"]) == {"a": "a", "runs/a": "runs/a"}
+
+
+@pytest.mark.parametrize(("count", "groups", "known"), [(1, 1, []), (9, 1, []), (10, 1, ["a", "all"]), (5, 2, ["all"])])
+def test_few_items_have_no_interval(count: int, groups: int, known: list[str]) -> None:
+    names = [*"ab"[:groups]]
+    sides = [Outcomes({name: np.full((count, 1), value) for name in names}, {"all": names}) for value in (0.0, 1.0)]
+    differences = paired_differences(lambda rows: {"score": rows.mean(-2)[..., 0]}, *([side] for side in sides))
+    of_all = {key: of_key["score"] for key, of_key in differences.items()}
+    assert [key for key, difference in of_all.items() if difference.significant] == known
+    unknown = [str(difference) for key, difference in of_all.items() if key not in known]
+    assert unknown == ["+1.00 (fewer than 10 items)"] * len(unknown)

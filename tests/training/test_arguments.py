@@ -333,3 +333,34 @@ def test_training_that_would_lose_its_updates_is_refused(
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
     with pytest.raises(RecipeError, match=reason):
         AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer)
+
+
+def test_a_share_of_the_steps_may_decay_and_more_than_all_may_not(
+    model: Any, tmp_path: Path, pairs: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rates(steps: int, **options: Any) -> list[float]:
+        settings = {
+            "learning_rate": 1.0,
+            "max_steps": steps,
+            "use_cpu": True,
+            "save_strategy": "no",
+            "report_to": "none",
+        }
+        schedule = {"lr_scheduler_type": "warmup_stable_decay", "warmup_steps": 0.1, "lr_scheduler_kwargs": options}
+        trainer = AlignmentTrainer(model, AlignmentTrainingArguments(str(tmp_path), **settings, **schedule), pairs)
+        trainer.create_optimizer_and_scheduler(steps)
+        assert trainer.args.lr_scheduler_kwargs == options  # as the recipe states it
+        found = []
+        for _ in range(steps):
+            found.append(trainer.lr_scheduler.get_last_lr()[0])
+            trainer.optimizer.step()
+            trainer.lr_scheduler.step()
+        return found
+
+    assert rates(20, num_decay_steps=0.5) == rates(20, num_decay_steps=10)
+    for steps in (1, 2, 5, 16):
+        assert steps < 3 or max(rates(steps, num_decay_steps=0.5)) == 1.0
+    with pytest.raises(
+        RecipeError, match="warmup_steps 1 and num_decay_steps 10 are more than the 10 steps of the run"
+    ):
+        rates(10, num_decay_steps=10)

@@ -74,7 +74,7 @@ def verdict(results: Results, task: str) -> str:
         return f"Best: {first}."
     if all(row["interval"] for row in near):
         return f"No clear winner: noise could explain the lead of {first} over {'; '.join(map(row_name, near))}."
-    return f"Highest: {first}, but not every difference has an interval: train more seeds."
+    return f"Highest: {first}, but not every difference has an interval: train more seeds, or measure more items."
 
 
 def _task_section(results: Results, task: str) -> list[Part]:

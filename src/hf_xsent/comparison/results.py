@@ -126,7 +126,7 @@ def differences_to_best(task: str, column: Sequence[str], summary: Sequence[Reco
 
     The 95% interval combines the noise of test items (paired bootstrap), if both rows have outcomes, and the noise of
     seeds (Welch's t interval), for rows with several seeds. It is None if neither kind of noise can be computed:
-    that of items needs outcomes of both rows, that of seeds needs several of each trained row.
+    that of items needs outcomes of both rows, that of seeds needs several of each trained row; or of too few items.
     """
     group, metric = column
     rows = [(row["groups"][task][group][metric], row) for row in summary if group in row["groups"].get(task, {})]
@@ -141,10 +141,10 @@ def differences_to_best(task: str, column: Sequence[str], summary: Sequence[Reco
         interval = None if None in spreads else [value - seeds, value + seeds]
         if best_outcomes and (outcomes := _outcomes(runs, row, task, group)):
             items = paired_differences(TASKS[task].metrics, best_outcomes, outcomes)[group][metric]
-            interval = [
-                value - math.hypot(items.value - items.low, seeds),
-                value + math.hypot(items.value - items.high, seeds),
-            ]
+            interval = None
+            if items.low is not None and items.high is not None:
+                low, high = (math.hypot(items.value - end, seeds) for end in (items.low, items.high))
+                interval = [value - low, value + high]
         interval = interval and [round(end, 4) for end in interval]
         others.append({**_names(row), "difference": round(value, 4), "interval": interval})
     return {"best": _names(best), "others": others}

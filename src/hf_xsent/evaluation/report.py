@@ -35,7 +35,7 @@ class Report:
     languages: dict[str, Metrics]
     data: str = ""  # an id on the Hub, or names of files or folders
     compared_with: str = ""  # the first of several models
-    differences: dict[str, dict[str, list[float]]] = field(  # to it: value, low and high of each metric
+    differences: dict[str, dict[str, list[Any]]] = field(  # to it: value, low and high of each metric
         default_factory=dict
     )
 
@@ -116,7 +116,10 @@ def compare_with_first(task: EvaluationTask, name: str, first: Measurement, othe
     """Return the report of a model with its differences to the first model, which has this name."""
     differences = paired_differences(task.metrics, [first.outcomes], [other.outcomes])
     rounded = {
-        key: {metric: [round(value, 4) for value in astuple(difference)] for metric, difference in of_key.items()}
+        key: {
+            metric: [None if value is None else round(value, 4) for value in astuple(difference)]
+            for metric, difference in of_key.items()
+        }
         for key, of_key in differences.items()
     }
     return replace(other.report, compared_with=name, differences=rounded)
@@ -158,7 +161,7 @@ def _overall(differences: Mapping[str, Any]) -> str:
     return "all" if "all" in differences else list(differences)[-1]
 
 
-def _verdict(first: str, name: str, differences: Mapping[str, Mapping[str, list[float]]], metric: str) -> str:
+def _verdict(first: str, name: str, differences: Mapping[str, Mapping[str, list[Any]]], metric: str) -> str:
     """Write a sentence on whether a model is better than the first by the overall mean."""
     group = _overall(differences)
     difference = Difference(*differences[group][metric])

@@ -16,23 +16,26 @@ from hf_xsent.evaluation.task import Outcomes
 
 SAMPLES = 1000
 CONFIDENCE = 0.95
+LEAST_ITEMS = 10  # resampling fewer says little about other items
 _NUMBERS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of a score between two models, and its 95% confidence interval."""
+    """The difference of a score between two models, and its 95% confidence interval; None: of too few items."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
     @property
     def significant(self) -> bool:
         """Whether the interval excludes 0, so that noise in the test items does not explain the difference."""
-        return self.low > 0 or self.high < 0
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
     def __str__(self) -> str:
+        if self.low is None:
+            return f"{self.value:+.2f} (fewer than {LEAST_ITEMS} items)"
         return f"{self.value:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
 
 
@@ -71,12 +74,19 @@ def paired_differences(
         measured[group] = np.mean([measured[member] for member in members], axis=0)
         resampled[group] = np.mean([resampled[member] for member in members], axis=0)
     tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    counts = {language: len(rows) for language, rows in first[0].rows.items()}
+    of_group: Any = max if parallel else sum  # parallel: the same items in all languages
+    counts |= {group: of_group([counts[member] for member in members]) for group, members in first[0].groups.items()}
+    intervals = {
+        key: np.quantile(samples, tails, axis=0).T.tolist()
+        if counts[key] >= LEAST_ITEMS
+        else [(None, None)] * len(names)
+        for key, samples in resampled.items()
+    }
     return {
         key: {
             name: Difference(value, low, high)
-            for name, value, low, high in zip(
-                names, values.tolist(), *np.quantile(resampled[key], tails, axis=0).tolist(), strict=True
-            )
+            for name, value, (low, high) in zip(names, values.tolist(), intervals[key], strict=True)
         }
         for key, values in measured.items()
     }

@@ -57,7 +57,7 @@ def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
 
 
 def check_has_what_objectives_read(train: Any, config: Any) -> None:
-    """Raise an error if the objectives need word links or mined negatives and no pair of a bitext has any."""
+    """Raise an error if no pair has the links or negatives that the objectives need; warn of unread negatives."""
     if not isinstance(train, Bitext):
         return
     if config.needs.links and "links" not in train.fields:
@@ -68,6 +68,8 @@ def check_has_what_objectives_read(train: Any, config: Any) -> None:
         raise RecipeError(
             "hard_negatives need mined negatives, but no pair has any: train on the JSONL of hf-xsent mine-negatives"
         )
+    if not config.hard_negatives and not train.fields.isdisjoint(NEGATIVES):
+        logger.warning("the mined negatives of the pairs are not read: set hard_negatives, such as 1, to use them")
 
 
 def training_rows(train: Any, config: AlignmentConfig, features: FeatureCache | None, seed: int) -> Any:

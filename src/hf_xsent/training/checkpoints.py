@@ -20,7 +20,7 @@ from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.files import move_into_place, remove
 from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
-from hf_xsent.training.conflicts import FOLLOW_METRIC
+from hf_xsent.training.conflicts import FOLLOW_METRIC, schedule_options
 from hf_xsent.training.hub_trainer import HubTrainer
 from hf_xsent.training.identity import identify_training, starting_model
 from hf_xsent.training.resuming import has_ended, is_on_schedule, keep_settings
@@ -161,6 +161,7 @@ class SavingTrainer(HubTrainer):
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Build the schedule of the learning rate."""
         options: Any = self.args.lr_scheduler_kwargs
+        self.args.lr_scheduler_kwargs = schedule_options(self.args, num_training_steps)
         if self.args.lr_scheduler_type in FOLLOW_METRIC:  # torch takes a rise of the metric for a worse one
             self.args.lr_scheduler_kwargs = {"mode": "max" if self.args.greater_is_better else "min", **(options or {})}
         try:

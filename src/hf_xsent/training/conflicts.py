@@ -5,9 +5,11 @@ docs/distributed_training.md lists the combinations of launchers, precision and 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection
 from dataclasses import fields
+from typing import Any
 
 from transformers import TrainingArguments
 from transformers.trainer_utils import IntervalStrategy
@@ -138,3 +140,17 @@ def facts_of_model(config: AlignmentConfig, arguments: TrainingArguments) -> set
         "one pair per batch": arguments.train_batch_size * arguments.world_size < 2,
     }
     return {name for name, holds in facts.items() if holds}
+
+
+def schedule_options(arguments: TrainingArguments, steps: int) -> dict[str, Any] | None:
+    """Return the options of the learning-rate schedule; ``num_decay_steps`` below 1 is a share of the steps."""
+    options: Any = arguments.lr_scheduler_kwargs
+    decay, warmup = (options or {}).get("num_decay_steps", 0), arguments.get_warmup_steps(steps)
+    if 0 < decay < 1:
+        return {**options, "num_decay_steps": min(math.ceil(decay * steps), steps - warmup)}
+    if decay and warmup + decay > steps:
+        raise RecipeError(
+            f"warmup_steps {warmup} and num_decay_steps {decay} are more than the {steps} steps of the run: give "
+            "shares of the steps, such as 0.1 and 0.5"
+        )
+    return dict(options) if options else None

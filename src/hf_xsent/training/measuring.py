@@ -12,7 +12,6 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy, Scheduler
 
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import peak_memory_mib
-from hf_xsent.training.conflicts import FOLLOW_METRIC
 
 _STEPS = 3  # of a dry run; the first one is warm-up
 
@@ -29,8 +28,7 @@ def short_run(arguments: AlignmentTrainingArguments) -> Iterator[None]:
         arguments.eval_on_start = arguments.load_best_model_at_end = False
         arguments.early_stopping_patience = arguments.retention = arguments.largest_drop = None
         arguments.share_of_start, arguments.push_to_hub = 0.0, False
-        if arguments.lr_scheduler_type in FOLLOW_METRIC:
-            arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT, None
+        arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT, None
         arguments.report_to = []
         yield
 
@@ -41,15 +39,18 @@ def pairs_per_step(arguments: AlignmentTrainingArguments) -> int:
 
 
 def count_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
-    """Return the number of steps of the full run."""
-    epochs_in_steps = math.ceil(arguments.num_train_epochs * pairs / pairs_per_step(arguments))
+    """Return the number of steps of the full run; an epoch has whole batches, at least one."""
+    batches = max(1, pairs // (arguments.train_batch_size * arguments.world_size))
+    epochs_in_steps = math.ceil(arguments.num_train_epochs * math.ceil(batches / arguments.gradient_accumulation_steps))
     return arguments.max_steps if arguments.max_steps > 0 else epochs_in_steps
 
 
 def count_measurements(arguments: AlignmentTrainingArguments, steps: int) -> int:
     """Return how often a run with this number of steps measures its dev pairs."""
-    if arguments.eval_strategy != IntervalStrategy.STEPS:
+    if arguments.eval_strategy == IntervalStrategy.NO:
         return 0
+    if arguments.eval_strategy == IntervalStrategy.EPOCH:
+        return int(arguments.eval_on_start) + math.ceil(arguments.num_train_epochs)
     every = arguments.eval_steps or 1
     return int(arguments.eval_on_start) + math.ceil(steps / (every if every >= 1 else math.ceil(every * steps)))
 

@@ -16,6 +16,7 @@ from hf_xsent.models import METHODS
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.settings.command import command
 from hf_xsent.training.bitext import load_train_and_dev
+from hf_xsent.training.conflicts import schedule_options
 from hf_xsent.training.dual_pivot.features import FeatureCache
 from hf_xsent.training.measuring import count_measurements, count_steps, forecast, readable_time, short_run
 from hf_xsent.training.plan import Plan
@@ -88,6 +89,7 @@ def dry_run(
     """Run a few steps without saving, and log the estimated time and memory of the full run."""
     training = recipe.training
     steps = count_steps(training, len(train))
+    schedule_options(training, steps)
     measurements = count_measurements(training, steps) if has_dev else 0
     encodes_first = model.config.caches_features and recipe.data.features != "none"
     rows: Any = TextSides.first(train, _SENTENCES_OF_DRY_RUN) if encodes_first else train
@@ -100,5 +102,5 @@ def dry_run(
         trainer.train()
     logger.info("%s", forecast(training, steps, trainer.state.log_history))
     if measurements:
-        logger.info("on top, the dev pairs are measured: %d times, every --eval_steps", measurements)
+        logger.info("on top, the dev pairs are measured: %d times", measurements)
     return trainer
