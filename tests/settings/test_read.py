@@ -84,6 +84,12 @@ def test_a_word_too_many_is_an_error() -> None:
         split_arguments(["a", "b"], fields, types_of(_Settings))
 
 
+def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert convert_words("output", ["~/runs"], str | None) == "/home/me/runs"
+    assert convert("data", {"de": ["~/de.tsv", "a~/b"]}, dict[str, list[str]]) == {"de": ["/home/me/de.tsv", "a~/b"]}
+
+
 # Settings objects
 
 

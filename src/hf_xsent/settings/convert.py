@@ -112,6 +112,8 @@ def _as(kind: Any, value: Any) -> Any:
     if _is_enum(kind):
         return value if value in [member.value for member in kind] else _UNFIT
     fits = isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if fits and kind is str and value.startswith("~/"):  # which the shell leaves in --output=~/runs
+        return os.path.expanduser(value)
     return value if fits else _UNFIT
 
 

@@ -185,6 +185,7 @@ def _assign(words: Sequence[str], names: Sequence[str], types: Mapping[str, Any]
         if rest:
             assigned[name], rest = rest[:count], rest[count:]
     if rest:
-        hint = 'others are flags, listed by --help; a pattern of files is put in quotes, such as "books/*.txt"'
+        hint = "others are flags, listed by --help; a recipe is a file such as trainer_scripts/recipes/tr-small.yaml; "
+        hint += 'a pattern of files is put in quotes, such as "books/*.txt"'
         raise RecipeError(f"unexpected argument {rest[0]!r}: {hint}")
     return assigned
