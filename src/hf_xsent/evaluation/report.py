@@ -58,8 +58,8 @@ class Report:
 
     @property
     def key(self) -> str:
-        """Return task, settings and data as JSON, without the model's weights: a model has one report for each key."""
-        settings = {name: value for name, value in self.settings.items() if name != "model_fingerprint"}
+        """Return task, settings and data as JSON, without weights and start: a model has one report for each key."""
+        settings = {name: self.settings[name] for name in self.settings if name not in ("model_fingerprint", "start")}
         return json.dumps([self.task, settings, self.data_fingerprint], sort_keys=True)
 
     def rows(self) -> Iterator[tuple[str, str, Metrics]]:

@@ -62,8 +62,10 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     """
     source = open_pairs(settings)
     check_output(settings.output, source.files)
-    rules = None if settings.filter is None else FilterRules.parse(settings.filter)
-    pair_filter = None if rules is None else PairFilter(rules, settings.language, settings.target_language)
+    pair_filter = None
+    if settings.filter is not None and settings.filter is not False:
+        rules = FilterRules.parse([] if settings.filter is True else settings.filter)
+        pair_filter = PairFilter(rules, settings.language, settings.target_language)
     pairs = store_pairs({source.language: [source]}, settings.work_folder / "pairs")
     if pair_filter is not None:
         sample = list(pairs[:_PAIRS_TO_IDENTIFY])

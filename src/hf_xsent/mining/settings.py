@@ -144,7 +144,7 @@ class ScoreSettings(EncodingSettings, WorkSettings, PairSettings):
     """
 
     output: str = output_setting("Write the scored pairs to this TSV, JSONL or Parquet file.")
-    filter: list[str] | None = setting(
+    filter: list[str] | bool | None = setting(
         None,
         "Write only pairs that pass the cleaning rules, report what each removed; RULE=VALUE changes a rule.",
         metavar="RULE=VALUE",

@@ -33,4 +33,5 @@ def average_weights(embedder: SentenceEmbedder, name: str, others: Sequence[str]
 
 def _reading(embedder: SentenceEmbedder) -> tuple[object, ...]:
     """Return what equal weights must share besides names: pooling, the layers of dual pivot, prompt and word pieces."""
-    return embedder.pooling, getattr(embedder.model, "layers", None), embedder.prompt, embedder.tokenizer.get_vocab()
+    prompts = embedder.prompt, embedder.model.config.prompts or None
+    return embedder.pooling, getattr(embedder.model, "layers", None), prompts, embedder.tokenizer.get_vocab()

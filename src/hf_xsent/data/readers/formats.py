@@ -134,8 +134,10 @@ def _pairs_of_records(
         if isinstance(record, DataError):
             yield number, record
             continue
-        if sides is None:
-            sides = _choose_names(source, names_of(record))
+        if sides is None and len(names := names_of(record)) < 2:
+            yield number, DataError(f"{source.place(number)}: a pair needs two columns, not only {', '.join(names)}")
+            continue
+        sides = sides or _choose_names(source, names)
         licence = record.get(LICENCE) or record.get(LICENSE)
         others = map(record.get, PAIR_FIELDS[2:-1])
         yield number, (value_of(record, sides[0]), value_of(record, sides[1]), *others, licence)
