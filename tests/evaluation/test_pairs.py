@@ -15,6 +15,7 @@ from datasets import Dataset, DatasetDict
 from hf_xsent import evaluate
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError
+from hf_xsent.evaluation import pairs as pairs_module
 from hf_xsent.evaluation.pairs import PairsTask, retrieval_by_language
 from hf_xsent.evaluation.report import Measurement, compare_with_first, comparison_table
 
@@ -183,3 +184,42 @@ def test_a_data_frame_takes_the_place_of_tasks(library: str, pairs: list[tuple[s
     model = SimpleNamespace(encode=lambda texts: np.array([[len(text), 1.0] for text in texts]))
     (report,) = evaluate(model, frame).reports
     assert report.languages["de"]["pairs"] == len(pairs)
+
+
+@pytest.mark.parametrize("most", [100, 4])
+def test_one_pool_has_the_sentences_of_all_files_but_those_paired_with_the_two(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(pairs_module, "_MOST_NEIGHBOURS", most)
+    rng = np.random.default_rng(0)
+    english = {number: rng.standard_normal(6) for number in range(40)}
+    pairs = {
+        code: [(f"{code}{n}", f"en{n}") for n in range(start, start + 25)] for code, start in (("de", 0), ("tr", 15))
+    }
+    pairs["tr"].append(("tr99", "en20"))  # a second translation
+    vectors: dict[str, np.ndarray] = {f"en{n}": vector for n, vector in english.items()}
+    for source, target in (pair for of_language in pairs.values() for pair in of_language):
+        vectors[source] = vectors[target] + 0.7 * rng.standard_normal(6)
+    vectors = {text: vector / np.linalg.norm(vector) for text, vector in vectors.items()}
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        return np.array([vectors[text] for text in texts], dtype=np.float32)
+
+    scores = PairsTask.load({code: [*of_language] for code, of_language in pairs.items()}).score(encode)
+    every = [pair for of_language in pairs.values() for pair in of_language]
+    for code, of_language in pairs.items():
+        hits = []
+        for pair in of_language:
+            paired = {text for other in every if {*pair} & {*other} for text in other}
+            for query, answer in (pair, pair[::-1]):
+                found = vectors[query] @ vectors[answer]
+                hits.append(
+                    all(found > vectors[query] @ vector for text, vector in vectors.items() if text not in paired)
+                )
+        figures = scores.languages[code]
+        if most == 100:
+            assert figures["pool"] == pytest.approx(100 * np.mean(hits)) and 0 < figures["pool"] < figures["beside"]
+        else:  # too few neighbours to tell count as wrong
+            assert figures["pool"] <= 100 * np.mean(hits)
+    (alone,) = PairsTask.load({"de": pairs["de"]}).score(encode).languages.values()
+    assert "pool" not in alone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -14,11 +14,16 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores
-from hf_xsent.evaluation.translation_retrieval import pair_hits
+from hf_xsent.evaluation.translation_retrieval import pair_hits, unit
+from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.models.text_encoder import SupportsEncode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+_ROUNDING = 1e-6  # of a cosine in float32
+_MOST_NEIGHBOURS = 100
+_LARGEST_POOL = 50_000  # sentences, among which the search takes less than a minute of a core
 
 
 @dataclass(frozen=True)
@@ -32,13 +37,15 @@ class PairsTask(EvaluationTask):
     title: ClassVar[str] = "Pairs"
     protocol: ClassVar[str] = (
         "beside own language: percent of sentences whose translation is the nearest by cosine in one pool of both "
-        "sides; P@1 and P@5: it is the nearest, or among the 5 nearest, of the other side alone; by margin: it has the "
-        "best ratio margin among the 4 nearest. Each different sentence is one candidate; all but → and ← are means of "
-        "both directions"
+        "sides; in one pool: of the sentences of all files, except those that are paired with one of the two; P@1 and "
+        "P@5: it is the nearest, or among the 5 nearest, of the other side alone; by margin: it has the best ratio "
+        "margin among the 4 nearest. Each different sentence is one candidate; all but → and ← are means of both "
+        "directions"
     )
     headings: ClassVar[Mapping[str, str]] = {
         "pairs": "pairs",
         "beside": "beside own language",
+        "pool": "in one pool",
         "forward": "P@1 →",
         "backward": "P@1 ←",
         "mean": "P@1",
@@ -70,20 +77,58 @@ class PairsTask(EvaluationTask):
         return cls([_different(code, *bitext.pairs(code)) for code in codes])
 
     def score(self, encode: Encode) -> Scores:
-        """Measure both directions of each language."""
-        return self.scored({test_set.language: _hits(test_set, encode, encode) for test_set in self.sets})
+        """Measure both directions of each language, and of several languages in one pool of all their sentences."""
+        places = {text: place for place, text in enumerate(dict.fromkeys(text for _, text in self.inputs()))}
+        vectors = encode(list(places))
+
+        def vectors_of(texts: Sequence[str]) -> np.ndarray:
+            return vectors[[places[text] for text in texts]]
+
+        rows = {test_set.language: _hits(test_set, vectors_of, vectors_of) for test_set in self.sets}
+        if len(self.sets) > 1 and len(places) <= _LARGEST_POOL:
+            pairs = [
+                [(places[one], places[other]) for one, other in zip(*sides, strict=True)] for sides in self._sides()
+            ]
+            pooled = np.split(hits_in_pool(unit(vectors), np.concatenate(pairs)), np.cumsum([*map(len, pairs)])[:-1])
+            rows = {name: np.concatenate(of, axis=1) for name, *of in zip(rows, rows.values(), pooled, strict=True)}
+        return self.scored(rows)
+
+    def _sides(self) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        return ((test_set.sources, test_set.targets) for test_set in self.sets)
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
         """Compute the accuracies, in each direction and in both."""
         shares = np.moveaxis(100 * rows.mean(-2), -1, 0)
         metrics: dict[str, Any] = {}
-        for number, (kind, both) in enumerate(
-            {"": "mean", "_5": "mean_5", "_margin": "margin", "_beside": "beside"}.items()
-        ):
+        kinds = {"": "mean", "_5": "mean_5", "_margin": "margin", "_beside": "beside", "_pool": "pool"}
+        for number, (kind, both) in zip(range(len(shares) // 2), kinds.items(), strict=False):
             forward, backward = shares[2 * number : 2 * number + 2]
             metrics |= {f"forward{kind}": forward, f"backward{kind}": backward, both: (forward + backward) / 2}
         return metrics
+
+
+def hits_in_pool(vectors: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Return whether each side of each pair finds the other first among all these unit vectors (N × 2).
+
+    ``pairs`` are places of vectors. Vectors that are paired with one of the two are no candidates; equal cosines count
+    as wrong, as does a pair of which nothing but those is among the nearest.
+    """
+    translations: dict[int, set[int]] = {}
+    for one, other in pairs.tolist():
+        translations.setdefault(one, set()).add(other)
+        translations.setdefault(other, set()).add(one)
+    right = [translations[one] | translations[other] for one, other in pairs.tolist()]
+    k = min(max(map(len, right)) + 1, _MOST_NEIGHBOURS, len(vectors))
+    nearest = nearest_one_way(vectors, vectors, k)
+    indices, cosines = nearest.indices.numpy(), nearest.cosines.numpy()
+    of_pairs = np.einsum("nd,nd->n", vectors[pairs[:, 0]], vectors[pairs[:, 1]])
+    hits = np.zeros(pairs.shape, dtype=bool)
+    for row, (pair, excluded) in enumerate(zip(pairs.tolist(), right, strict=True)):
+        for side, query in enumerate(pair):
+            others = cosines[query][~np.isin(indices[query], [*excluded])]
+            hits[row, side] = of_pairs[row] > (others if len(others) else cosines[query])[0] + _ROUNDING
+    return hits
 
 
 def _different(language: str, sources: Sequence[str], targets: Sequence[str]) -> PairSet:
