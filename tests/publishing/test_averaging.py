@@ -84,11 +84,16 @@ def test_mixes_of_different_layers_are_not_averaged(tmp_path: Path, encoder_fold
         export_sentence_transformer(str(tmp_path / "1"), tmp_path / "mean", average=[str(tmp_path / "3")])
 
 
-def test_models_of_different_prompts_are_not_averaged(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
+@pytest.mark.parametrize("default", ["usual", None])
+def test_models_of_different_prompts_are_not_averaged(
+    tmp_path: Path, encoder_folders: dict[str, Path], default: str | None
+) -> None:
     folder = str(encoder_folders["bert"])
-    for name, prompt in (("first", "query: "), ("second", "passage: ")):
-        settings = {"prompts": {"usual": prompt}, "default_prompt_name": "usual"}
+    for name, prompt in (("first", "query: "), ("second", "passage: "), ("same", "query: ")):
+        prompts = {"usual" if default else "passage": prompt} | ({"document": ""} if name == "same" else {})
+        settings = {"prompts": prompts, "default_prompt_name": default}
         AlignmentForSentenceEmbedding.from_backbone(folder, **settings).save_pretrained(tmp_path / name)
+    export_sentence_transformer(str(tmp_path / "first"), tmp_path / "equal", average=[str(tmp_path / "same")])
     with pytest.raises(ModelError, match="different pooling, layers, prompts or tokenizers"):
         export_sentence_transformer(str(tmp_path / "first"), tmp_path / "mean", average=[str(tmp_path / "second")])
 

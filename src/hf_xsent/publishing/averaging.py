@@ -9,6 +9,7 @@ import torch
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.text_encoder import DOCUMENT, QUERY, prompt_of
 
 
 @torch.no_grad()
@@ -33,5 +34,6 @@ def average_weights(embedder: SentenceEmbedder, name: str, others: Sequence[str]
 
 def _reading(embedder: SentenceEmbedder) -> tuple[object, ...]:
     """Return what equal weights must share besides names: pooling, the layers of dual pivot, prompt and word pieces."""
-    prompts = embedder.prompt, embedder.model.config.prompts or None
+    stated = embedder.model.config.prompts
+    prompts = embedder.prompt, prompt_of(QUERY, stated), prompt_of(DOCUMENT, stated)
     return embedder.pooling, getattr(embedder.model, "layers", None), prompts, embedder.tokenizer.get_vocab()

@@ -45,8 +45,8 @@ def recipe_of(training: TrainingArguments) -> dict[str, Any]:
         ours = "results" in field.metadata  # declared by setting()
         plain = isinstance(value, str | int | float | None) or (value and (ours or field.name in _MAPPINGS))
         public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
-        default = training.save_steps if field.name == "eval_steps" else default_of(field)
-        if public and plain and value != default and field.name not in _OF_COMMAND:
+        usual = (None, training.save_steps) if field.name == "eval_steps" else (default_of(field),)
+        if public and plain and value not in usual and field.name not in _OF_COMMAND:
             settings[field.name] = getattr(value, "value", value)
     return settings
 

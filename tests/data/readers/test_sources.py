@@ -11,6 +11,7 @@ from datasets import Dataset
 
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.formats import read_linked_pairs, read_pairs
+from hf_xsent.data.readers.hub import hub_commit
 from hf_xsent.data.readers.resolving import language_of_name, resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError, RecipeError
@@ -302,6 +303,7 @@ def test_a_language_in_two_joined_paths_says_what_to_do(folder: Path) -> None:
 def test_a_name_that_is_neither_file_nor_data_set_raises(folder: Path) -> None:
     with pytest.raises(DataError, match=r"owner/none: not a file, and the data set cannot be opened \(.+\)"):
         list(read_pairs(BitextSource("de", "owner/none")))  # the tests run offline
+    assert hub_commit("owner/none") == ""  # as one that only the cache of datasets has
 
 
 def test_columns_are_given_per_language_and_per_file(folder: Path) -> None:

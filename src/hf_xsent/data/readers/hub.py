@@ -63,13 +63,16 @@ def hub_rows(source: str, split: str | None) -> Any:
 
 
 def hub_commit(source: str) -> str:
-    """Return the commit of a data set on the Hub; without a network, the last one that was seen."""
+    """Return the commit of a data set on the Hub; without a network, the last one that was seen; empty if none was."""
     from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError
 
     name, _, revision = source.partition("@")
     options: Any = {"repo_type": "dataset", "revision": revision or None}
-    with hub_errors(f"{source}: not a file, and the data set cannot be opened"):  # each repository has the file
+    try:  # a file that each new repository has
         return Path(hf_hub_download(name.partition(":")[0], ".gitattributes", **options)).parent.name
+    except (OSError, ValueError, HfHubHTTPError):  # what cannot be opened is an error when it is read
+        return ""
 
 
 @contextmanager
