@@ -66,10 +66,14 @@ class RetrievalTask(EvaluationTask):
         """Measure the queries of each language."""
         (collection,) = self.sets
         read = encoder_of(encode, "document")
-        document_of = np.array(collection.document_of)
-        depth = _DEPTH * int(np.bincount(document_of).max())  # has _DEPTH documents, if there are as many
-        passages = search(encoder_of(encode, "query")(collection.queries), collection.passages, read, depth)
-        nearest = nearest_documents(passages, document_of)
+        queries, document_of = encoder_of(encode, "query")(collection.queries), np.array(collection.document_of)
+        count, k = min(_DEPTH, len(collection.document_languages)), _DEPTH
+        while True:  # until each query has found as many documents; of one passage each, at once
+            found = nearest_documents(search(queries, collection.passages, read, k), document_of)
+            if min(map(len, found)) >= count:
+                break
+            k *= 4
+        nearest = np.array([row[:count] for row in found])
         columns = [retrieval_scores(nearest, collection.relevant)]
         codes, of_documents = np.array(collection.query_languages), np.array(collection.document_languages)
         if NOT_STATED not in {*collection.query_languages, *collection.document_languages}:
@@ -99,14 +103,13 @@ def search(
     return best.indices.numpy()
 
 
-def nearest_documents(passages: np.ndarray, document_of: np.ndarray) -> np.ndarray:
-    """Return the nearest documents of each query, at most 100, from its nearest passages: each by the first of its.
+def nearest_documents(passages: np.ndarray, document_of: np.ndarray) -> list[list[int]]:
+    """Return the nearest documents of each query, from its nearest passages: each by the first of its.
 
-    >>> nearest_documents(np.array([[4, 1, 0, 2]]), np.array([0, 0, 1, 1, 2])).tolist()
+    >>> nearest_documents(np.array([[4, 1, 0, 2]]), np.array([0, 0, 1, 1, 2]))
     [[2, 0, 1]]
     """
-    rows = [list(dict.fromkeys(row))[:_DEPTH] for row in document_of[passages].tolist()]
-    return np.array(rows)
+    return [list(dict.fromkeys(row)) for row in document_of[passages].tolist()]
 
 
 def retrieval_scores(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) -> np.ndarray:
