@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, export_sentence_transformer
-from hf_xsent.errors import ModelError, OutputError, RecipeError
+from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models import sentence_transformer_files
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing import sentence_transformer
@@ -334,6 +334,11 @@ def test_an_export_may_read_more_than_training_did(
     assert "truncated to 24 tokens" in (folder / "README.md").read_text("utf-8")
     with pytest.raises(ModelError, match="max_length 9999 does not fit: this encoder takes 2 to"):
         export_sentence_transformer(given, tmp_path / "longer", tokenizer, max_length=9999)
+    (tmp_path / "de.txt").write_text("Ein Hund.\n", encoding="utf-8")
+    with pytest.raises(DataError, match="needs texts of two languages"):  # and leaves the model as it was
+        options = {"max_length": 24, "remove_language": [f"de={tmp_path}/de.txt"]}
+        export_sentence_transformer(given, tmp_path / "neutral", tokenizer, **options)
+    assert model.config.max_length == 8
 
 
 # What servers read, by their sources

@@ -16,7 +16,7 @@ from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, MoCoConfig, S
 from hf_xsent.errors import HfXsentError, OutputError, RecipeError
 from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.runs.run import RunState
-from hf_xsent.training.conflicts import CONFLICTS, facts_of_model, refuse_conflicts
+from hf_xsent.training.conflicts import CONFLICTS, facts_of_model, refuse_conflicts, schedule_options
 from hf_xsent.training.identity import DECIDING
 from hf_xsent.training.pretrain import pretrain
 
@@ -364,3 +364,6 @@ def test_a_share_of_the_steps_may_decay_and_more_than_all_may_not(
         RecipeError, match="warmup_steps 1 and num_decay_steps 10 are more than the 10 steps of the run"
     ):
         rates(10, num_decay_steps=10)
+    longer = {"warmup_steps": 50, "lr_scheduler_kwargs": {"num_decay_steps": 0.5}, "use_cpu": True}
+    arguments = AlignmentTrainingArguments(str(tmp_path), **longer)
+    assert schedule_options(arguments, 30) == {"num_decay_steps": 0}  # warms up to the end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -86,15 +86,13 @@ class PairsTask(EvaluationTask):
 
         rows = {test_set.language: _hits(test_set, vectors_of, vectors_of) for test_set in self.sets}
         if len(self.sets) > 1 and len(places) <= _LARGEST_POOL:
-            pairs = [
-                [(places[one], places[other]) for one, other in zip(*sides, strict=True)] for sides in self._sides()
-            ]
-            pooled = np.split(hits_in_pool(unit(vectors), np.concatenate(pairs)), np.cumsum([*map(len, pairs)])[:-1])
-            rows = {name: np.concatenate(of, axis=1) for name, *of in zip(rows, rows.values(), pooled, strict=True)}
+            sources = [places[text] for test_set in self.sets for text in test_set.sources]
+            targets = [places[text] for test_set in self.sets for text in test_set.targets]
+            pooled = hits_in_pool(unit(vectors), np.stack([sources, targets], axis=1))
+            ends = np.cumsum([*map(len, rows.values())])
+            parts = zip(rows, rows.values(), np.split(pooled, ends[:-1]), strict=True)
+            rows = {language: np.concatenate([alone, of_pool], axis=1) for language, alone, of_pool in parts}
         return self.scored(rows)
-
-    def _sides(self) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        return ((test_set.sources, test_set.targets) for test_set in self.sets)
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
@@ -115,16 +113,16 @@ def hits_in_pool(vectors: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     as wrong, as does a pair of which nothing but those is among the nearest.
     """
     translations: dict[int, set[int]] = {}
-    for one, other in pairs.tolist():
-        translations.setdefault(one, set()).add(other)
-        translations.setdefault(other, set()).add(one)
-    right = [translations[one] | translations[other] for one, other in pairs.tolist()]
-    k = min(max(map(len, right)) + 1, _MOST_NEIGHBOURS, len(vectors))
+    for source, target in pairs.tolist():
+        translations.setdefault(source, set()).add(target)
+        translations.setdefault(target, set()).add(source)
+    paired = [translations[source] | translations[target] for source, target in pairs.tolist()]
+    k = min(max(map(len, paired)) + 1, _MOST_NEIGHBOURS, len(vectors))
     nearest = nearest_one_way(vectors, vectors, k)
     indices, cosines = nearest.indices.numpy(), nearest.cosines.numpy()
     of_pairs = np.einsum("nd,nd->n", vectors[pairs[:, 0]], vectors[pairs[:, 1]])
     hits = np.zeros(pairs.shape, dtype=bool)
-    for row, (pair, excluded) in enumerate(zip(pairs.tolist(), right, strict=True)):
+    for row, (pair, excluded) in enumerate(zip(pairs.tolist(), paired, strict=True)):
         for side, query in enumerate(pair):
             others = cosines[query][~np.isin(indices[query], [*excluded])]
             hits[row, side] = of_pairs[row] > (others if len(others) else cosines[query])[0] + _ROUNDING

@@ -69,11 +69,11 @@ class RetrievalTask(EvaluationTask):
         queries, document_of = encoder_of(encode, "query")(collection.queries), np.array(collection.document_of)
         count, k = min(_DEPTH, len(collection.document_languages)), _DEPTH
         while True:  # until each query has found as many documents; of one passage each, at once
-            found = nearest_documents(search(queries, collection.passages, read, k), document_of)
-            if min(map(len, found)) >= count:
+            ranked = nearest_documents(search(queries, collection.passages, read, k), document_of)
+            if min(map(len, ranked)) >= count:
                 break
             k *= 4
-        nearest = np.array([row[:count] for row in found])
+        nearest = np.array([row[:count] for row in ranked])
         columns = [retrieval_scores(nearest, collection.relevant)]
         codes, of_documents = np.array(collection.query_languages), np.array(collection.document_languages)
         if NOT_STATED not in {*collection.query_languages, *collection.document_languages}:

@@ -116,10 +116,10 @@ def _weights_of(folder: Path) -> str:
 def _as_exported(embedder: SentenceEmbedder, texts: Mapping[str, Sequence[str]]) -> Iterator[None]:
     """Give the model its length and the layer that removes the language; afterwards, the caller's is as it was."""
     earlier, length = embedder.model.linear_map, embedder.model.config.max_length
-    embedder.model.config.max_length = embedder.max_length
-    if texts:
-        embedder.model.linear_map = language_free_map(embedder, texts)
     try:
+        embedder.model.config.max_length = embedder.max_length
+        if texts:
+            embedder.model.linear_map = language_free_map(embedder, texts)
         yield
     finally:
         embedder.model.linear_map, embedder.model.config.max_length = earlier, length

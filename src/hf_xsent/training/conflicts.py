@@ -147,7 +147,7 @@ def schedule_options(arguments: TrainingArguments, steps: int) -> dict[str, Any]
     options: Any = arguments.lr_scheduler_kwargs
     decay, warmup = (options or {}).get("num_decay_steps", 0), arguments.get_warmup_steps(steps)
     if 0 < decay < 1:
-        return {**options, "num_decay_steps": min(math.ceil(decay * steps), steps - warmup)}
+        return {**options, "num_decay_steps": max(0, min(math.ceil(decay * steps), steps - warmup))}
     if decay and warmup + decay > steps:
         raise RecipeError(
             f"warmup_steps {warmup} and num_decay_steps {decay} are more than the {steps} steps of the run: give "

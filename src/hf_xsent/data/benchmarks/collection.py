@@ -65,8 +65,8 @@ def load_collection(source: str | PathLike[str], languages: Iterable[str] | None
     places = {name: place for place, name in enumerate(documents)}
     relevant = [{places[document]: score for document, score in judged[name].items()} for name in measured]
     questions, question_codes = ([*side] for side in zip(*measured.values(), strict=True))
-    stated = [*documents.values(), *question_codes]
-    if 0 < (unknown := stated.count(NOT_STATED)) < len(stated):
+    codes_of_all = [*documents.values(), *question_codes]
+    if 0 < (unknown := codes_of_all.count(NOT_STATED)) < len(codes_of_all):
         logger.info("%s: the share of the own language needs a language of each record, %d have none", folder, unknown)
     passages, document_of = [text for _, _, text, _ in corpus], [places[name] for _, name, _, _ in corpus]
     return [Collection(passages, document_of, [*documents.values()], questions, question_codes, relevant)]
