@@ -364,6 +364,11 @@ def test_a_share_of_the_steps_may_decay_and_more_than_all_may_not(
         RecipeError, match="warmup_steps 1 and num_decay_steps 10 are more than the 10 steps of the run"
     ):
         rates(10, num_decay_steps=10)
-    longer = {"warmup_steps": 50, "lr_scheduler_kwargs": {"num_decay_steps": 0.5}, "use_cpu": True}
+    longer = {
+        "lr_scheduler_type": "warmup_stable_decay",
+        "warmup_steps": 50,
+        "lr_scheduler_kwargs": {"num_decay_steps": 0.5},
+        "use_cpu": True,
+    }
     arguments = AlignmentTrainingArguments(str(tmp_path), **longer)
     assert schedule_options(arguments, 30) == {"num_decay_steps": 0}  # warms up to the end
