@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-RECIPE = ROOT / "trainer_scripts/recipes/tr-small.yaml"
 SCRIPT = ROOT / "trainer_scripts/run_pretrain.py"
 
 
@@ -47,7 +46,7 @@ def train(options: argparse.Namespace, batch: int, chunk: int | None, processes:
             sys.executable,
             *(launch if processes > 1 else []),
             str(SCRIPT),
-            str(RECIPE),
+            "tr-small",
             f"--output_dir={folder}",
         ]
         environment = os.environ | {"OMP_NUM_THREADS": str(max(1, options.threads // processes))}

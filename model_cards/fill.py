@@ -15,9 +15,9 @@ from hf_xsent.models import METHODS
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
 from hf_xsent.publishing.model_card import render_card
+from hf_xsent.settings.recipes import recipe_file
 
 HERE = Path(__file__).parent
-RECIPES = HERE.parent / "trainer_scripts" / "recipes"
 RESULTS = HERE.parent / "benchmarks" / "results"
 ENCODING = {  # of all of these models
     **{"plain": True, "normalize": False, "linear_map": False, "truncated": False, "prompted": False, "prompt": ""},
@@ -31,7 +31,7 @@ def filled(name: str, published: dict[str, Any]) -> str:
         "**No weights were trained for this card.** It describes the model that the recipe trains; all figures under "
         "*Results* are the paper's."
     )
-    title = f"The recipe `trainer_scripts/recipes/{published['recipe']}`"
+    title = f"The recipe `{published['recipe']}`"
     facts = _facts(name, published) | {"note": note, "recipe_title": title}
     tables = [
         EvaluationTable(
@@ -56,7 +56,7 @@ def measured(name: str, trained: dict[str, Any]) -> str:
 
 def _facts(name: str, stated: dict[str, Any]) -> dict[str, Any]:
     """Return what is stated of a model, its recipe, and how the recipe's model encodes."""
-    recipe = yaml.safe_load((RECIPES / stated["recipe"]).read_text("utf-8"))
+    recipe = yaml.safe_load(recipe_file(stated["recipe"]).read_text("utf-8"))
     pooling = recipe.get("pooling") or METHODS[recipe["method"]][0]().pooling
     facts = {"name": name, "repository": name, "base_model": recipe.get("model"), "pooling": pooling}
     return ENCODING | facts | {"max_length": recipe["max_length"]} | stated | {"recipe": recipe}

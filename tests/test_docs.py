@@ -49,9 +49,9 @@ STAND_INS = {
     "data=pairs, output_dir": (
         "data=pairs, max_steps=2, per_device_train_batch_size=4, clean=False, use_cpu=True, output_dir"
     ),
-    "mixed-small.yaml --model": "mixed-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false --model",
-    "mixed-small-questions.yaml --model": (
-        "mixed-small-questions.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false --model"
+    "mixed-small --model": "mixed-small --max_steps 2 --per_device_train_batch_size 4 --clean false --model",
+    "mixed-small-questions --model": (
+        "mixed-small-questions --max_steps 2 --per_device_train_batch_size 4 --clean false --model"
     ),
     "--max_length 192 --output": "--max_length 24 --output",
     'budget={"steps": 200}': 'budget={"steps": 1}, settings={"dev_pairs": 0, "clean": False, "use_cpu": True}',
@@ -62,7 +62,7 @@ STAND_INS = {
     ),
     "--max_steps 1000": "--max_steps 2 --per_device_train_batch_size 4 --dev_pairs 4 --clean false",
     "--eval_steps 100 --save_steps 100": "--eval_steps 1 --save_steps 1",
-    "tr-small.yaml": "tr-small.yaml --max_steps 2 --per_device_train_batch_size 4 --clean false",
+    "pretrain tr-small": "pretrain tr-small --max_steps 2 --per_device_train_batch_size 4 --clean false",
     "data/tatoeba --languages 36": "data/tatoeba --languages de",
     "--target_language fr --filter min_score=0.5": "--target_language en --filter min_score=-1",
     "--layers 0-12": "--layers 0-2",

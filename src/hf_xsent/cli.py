@@ -109,7 +109,10 @@ def _help(name: str, *arguments: str) -> str:
     kind = settings_class(name)
     topics: dict[str, str] = getattr(kind, "help_topics", {})
     topic = next((word for word in arguments if word in topics), None)
-    return command_help(name, kind) if topic is None else topic_help(_load(topics[topic])())
+    if topic is None:
+        return command_help(name, kind)
+    content = _load(topics[topic])()
+    return content if isinstance(content, str) else topic_help(content)
 
 
 def _run(name: str, *arguments: str) -> None:

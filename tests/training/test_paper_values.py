@@ -19,12 +19,13 @@ from hf_xsent.finetuning.trainer import FineTuningArguments
 from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import objective_class
 from hf_xsent.settings.declare import default_of, settings_of
+from hf_xsent.settings.recipes import recipe_file, recipe_names
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.pretrain import pretrain
 from hf_xsent.training.settings import DataSettings
 
 ROOT = Path(__file__).parents[2]
-RECIPES = {path.stem: path for path in sorted((ROOT / "trainer_scripts/recipes").glob("*.yaml"))}
+RECIPES = {name: recipe_file(name) for name in recipe_names()}
 OURS = {
     "tr-small",
     "tr-wtr-small",
@@ -236,7 +237,7 @@ def test_each_table_and_figure_has_its_command_or_a_reason(paper: str) -> None:
         assert text.startswith("none: ") or re.search(r"`|the (same )?command", text), name
         for word in re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", text):
             assert word in RECIPES, f"{name} names no recipe: {word}"
-        for recipe in re.findall(r"trainer_scripts/recipes/([\w-]+)\.yaml", text):
+        for recipe in re.findall(r"`hf-xsent (?:pretrain|finetune \w+) ([\w-]+)", text):
             assert recipe in RECIPES, name
 
 
@@ -250,7 +251,7 @@ def test_the_flags_of_the_tables_exist(paper: str, monkeypatch: pytest.MonkeyPat
             if quoted in RECIPES:
                 recipe = quoted
             elif words[:2] in (["hf-xsent", "pretrain"], ["hf-xsent", "finetune"]):
-                assert Path(words[-1]).is_file(), name
+                assert words[-1] in RECIPES, name
             elif words[0] == "hf-xsent":
                 load_command(words[1]).parse(words[2:])
             elif len(words) > 1 and words[0].startswith("--") and recipe is not None:

@@ -13,17 +13,19 @@ import pytest
 import yaml
 from transformers import XLMRobertaConfig
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.finetuning.finetune import finetune
+from hf_xsent.settings.recipes import RECIPES as FOLDER
 from hf_xsent.training.pretrain import pretrain
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted((ROOT / "trainer_scripts/recipes").glob("*.yaml"))
+RECIPES = sorted(FOLDER.glob("*.yaml"))
 
 
 def _commands(recipe: Path) -> list[tuple[list[str], list[str]]]:
     """What a recipe's head says to run with a recipe: the words before the recipe, and those from it on."""
     head = "\n".join(re.findall(r"^# ?(.*)", recipe.read_text("utf-8"), flags=re.MULTILINE)).replace("\\\n", " ")
-    lines = re.findall(r"^ +((?:hf-xsent|torchrun) .*?)(trainer_scripts/recipes/.*)", head, flags=re.MULTILINE)
+    lines = re.findall(rf"^ +((?:hf-xsent|torchrun) .*? )({recipe.stem} .*)", head, flags=re.MULTILINE)
     return [(shlex.split(before), shlex.split(after)) for before, after in lines]
 
 
@@ -31,7 +33,7 @@ def _commands(recipe: Path) -> list[tuple[list[str], list[str]]]:
 def test_a_recipe_says_how_it_is_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     commands = _commands(path)
-    assert f"trainer_scripts/recipes/{path.name}" in [arguments[0] for _, arguments in commands]
+    assert commands
     for before, arguments in commands:
         if "finetune" in before:
             finetune.parse([before[-1], *arguments, "--use_cpu"])
@@ -40,6 +42,25 @@ def test_a_recipe_says_how_it_is_run(path: Path, monkeypatch: pytest.MonkeyPatch
         recipe = pretrain.parse([*arguments, "--use_cpu"])
         recipe.config.replaced(encoder_config=XLMRobertaConfig()).check_objectives()
         assert "method" in yaml.safe_load(path.read_text("utf-8"))
+
+
+def test_a_recipe_of_the_package_is_found_by_its_name_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = ["--model", "none", "--data", "de=pairs.tsv", "--output", "run"]
+    by_name = pretrain.parse(["mixed-small", *own]).to_dict()
+    assert by_name["objectives"]["interpolation"]["weight"] == 50
+    assert by_name == pretrain.parse([str(FOLDER / "mixed-small.yaml"), *own]).to_dict()
+
+
+def test_a_misspelt_recipe_names_the_similar_ones() -> None:
+    with pytest.raises(RecipeError, match=r"unexpected argument 'mixed-smal'; did you mean 'mixed-small'"):
+        pretrain.parse(["mixed-smal"])
+    with pytest.raises(RecipeError, match="did you mean 'mixed-small'"):
+        pretrain("mixed-smal", model="none")
+    with pytest.raises(RecipeError, match=r"no recipe recipes/mixed-smal.yaml: .* did you mean 'mixed-small'"):
+        pretrain.parse(["recipes/mixed-smal.yaml"])
 
 
 def test_conversational_pairs_are_selected_and_filled_up_with_sentences_before_phrases(

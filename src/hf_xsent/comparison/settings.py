@@ -81,7 +81,7 @@ class Budget:
 class MethodSettings:
     """What a method states besides changes to the recipe."""
 
-    recipe: str | None = setting(None, "Recipe file, relative to the study.")
+    recipe: str | None = setting(None, "Name of a recipe of the package, or a file, relative to the study.")
     train: bool = setting(True, "Train; false measures the starting encoder.")
     poolings: list[str] | None = setting(None, "Poolings of sentence embeddings.")
     seeds: list[int] = setting([0], "Random seeds.")

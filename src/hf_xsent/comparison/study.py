@@ -16,6 +16,7 @@ from hf_xsent.evaluation.registry import check_options
 from hf_xsent.objectives.registry import merge_objectives
 from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.read import Flags, check_known, read_settings
+from hf_xsent.settings.recipes import recipe_file
 from hf_xsent.settings.yaml12 import read_mapping
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
@@ -140,8 +141,9 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
         _check_recipe("", content)
         from_file = {}
         if method.recipe is not None:
-            from_file = read_mapping(folder / method.recipe)
-            check_known(from_file, recipe_settings(), f"{folder / method.recipe}: ")
+            file = recipe_file(method.recipe, folder)
+            from_file = read_mapping(file)
+            check_known(from_file, recipe_settings(), f"{file}: ")
         layers = [{key: value for key, value in from_file.items() if key not in _SET_BY_STUDY}]
         of_all = {key: shared[key] for key in shared if key != "recipe"}
         layers += [{"model": study.model, "data": study.data}, of_all, content]

@@ -9,9 +9,10 @@ from dataclasses import Field
 from functools import update_wrapper
 from typing import Any, Generic, TypeVar, cast
 
-from hf_xsent.errors import RecipeError, naming_flags
+from hf_xsent.errors import RecipeError, did_you_mean, naming_flags
 from hf_xsent.settings.declare import default_of, positional_names, settings_of, types_of
-from hf_xsent.settings.read import Flags, is_recipe, read_settings, split_arguments
+from hf_xsent.settings.read import Flags, read_settings, split_arguments
+from hf_xsent.settings.recipes import is_recipe, recipe_file, recipe_names
 from hf_xsent.settings.yaml12 import read_mapping
 
 Settings = TypeVar("Settings")
@@ -55,21 +56,22 @@ class Command(Generic[Settings, Result]):
         self.__signature__ = self._signature()
 
     def __call__(self, *values: Any, recipe: str | os.PathLike[str] | None = None, **settings: Any) -> Result:
-        """Call the function with a settings object, or with values by position and name over those of a recipe file."""
+        """Call the function with a settings object, or with values by position and name over those of a recipe."""
         if len(values) == 1 and isinstance(values[0], self.kind) and not settings and recipe is None:
             return self.function(values[0])
         names = self._positional
         if values and recipe is None and is_recipe(values[-1], len(values) > len(names)):  # as on the command line
             *values, recipe = values  # type: ignore[assignment]
         if len(values) > len(names):
-            raise RecipeError(f"{self.function.__name__} takes {len(names)} values by position: name the others")
+            meant = did_you_mean(str(values[-1]), recipe_names())
+            raise RecipeError(f"{self.function.__name__} takes {len(names)} values by position: name the others{meant}")
         return self.function(self.read(dict(zip(names, values, strict=False)) | settings, {}, recipe))
 
     def read(
         self, values: Mapping[str, Any], flags: Flags | None = None, recipe: str | os.PathLike[str] | None = None
     ) -> Settings:
-        """Read the settings: values replace those of the recipe file, flags replace both."""
-        where = "" if recipe is None else os.fspath(recipe)
+        """Read the settings: values replace those of the recipe, flags replace both."""
+        where = "" if recipe is None else os.fspath(recipe_file(recipe))
         layers: list[Mapping[str, Any]] = [read_mapping(where)] if where else []
         layers += [values] if values else []
         if self._read is not None:

@@ -19,7 +19,7 @@ def command_help(name: str, kind: Any) -> str:
     groups: Mapping[str, tuple[type, ...]] = getattr(kind, "help_groups", {"": (kind,)})
     fields = {title: _fields(kinds) for title, kinds in groups.items()}
     shown = [f"{_word(group[name])} " for group in fields.values() for name in positional_names(group)]
-    usage = f"usage: hf-xsent {name} {''.join(shown)}[recipe.yaml] [--flag value …]"
+    usage = f"usage: hf-xsent {name} {''.join(shown)}[RECIPE] [--flag value …]"
     text = f"{usage}\n\n{inspect.cleandoc(kind.__doc__)}\n"
     for title, group in fields.items():
         words = positional_names(group)

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from typing import Any, TypeVar
 
-from hf_xsent.errors import RecipeError, shortened
+from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.settings.convert import convert, convert_words, mapping_of, members, parse_text, takes_list
 from hf_xsent.settings.declare import Names, check_settings, positional_names, settings_of, types_of
 from hf_xsent.settings.hints import suggestion
+from hf_xsent.settings.recipes import is_recipe, recipe_names
 from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
 
 Flags = Mapping[str, Sequence[str]]  # the words after each flag
@@ -115,7 +116,7 @@ def _names(where: str, mapping: Mapping[Any, Any]) -> Iterator[str]:
 def split_arguments(
     arguments: Sequence[str], fields: Mapping[str, Field[Any]], types: Mapping[str, Any]
 ) -> tuple[str | None, dict[str, list[str]]]:
-    """Split a command line into the path of a recipe (see `is_recipe`) and words by flag.
+    """Split a command line into a recipe (see `is_recipe`) and words by flag.
 
     A setting takes one word, a list all words up to the next flag, a boolean none or one. Flags that are not among
     ``fields`` take all words. Other words are positional settings.
@@ -152,13 +153,6 @@ def refuse_unknown_flags(arguments: Iterable[str], known: Collection[str]) -> No
             raise RecipeError(f"unknown flag --{flag}{suggestion(name, known)}")
 
 
-def is_recipe(word: Any, surplus: bool) -> bool:
-    """Return whether an argument names a recipe: a YAML file, or a JSON file that no positional setting takes."""
-    return isinstance(word, str | os.PathLike) and os.fspath(word).endswith(
-        (".yaml", ".yml", ".json") if surplus else (".yaml", ".yml")
-    )
-
-
 def _is_flag(word: str) -> bool:
     return word.startswith("--") or (len(word) == 2 and word[0] == "-" and word[1].isalpha())
 
@@ -185,7 +179,9 @@ def _assign(words: Sequence[str], names: Sequence[str], types: Mapping[str, Any]
         if rest:
             assigned[name], rest = rest[:count], rest[count:]
     if rest:
-        hint = "others are flags, listed by --help; a recipe is a file such as trainer_scripts/recipes/tr-small.yaml; "
-        hint += 'a pattern of files is put in quotes, such as "books/*.txt"'
-        raise RecipeError(f"unexpected argument {rest[0]!r}: {hint}")
+        hint = did_you_mean(rest[0], recipe_names()) or (
+            ": others are flags, listed by --help; a recipe is a YAML file, or the name of one of the package, such as "
+            'tr-small; a pattern of files is put in quotes, such as "books/*.txt"'
+        )
+        raise RecipeError(f"unexpected argument {rest[0]!r}{hint}")
     return assigned

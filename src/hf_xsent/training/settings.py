@@ -240,12 +240,13 @@ class ObjectivesHelp:
 class PretrainHelp:
     """Train a model from a recipe, from flags, or from both (a flag replaces the recipe's value).
 
-    hf-xsent pretrain recipe.yaml --output runs/mine
+    hf-xsent pretrain mixed-small --model xlm-roberta-base --data de=pairs.tsv --output runs/search
     hf-xsent pretrain --model xlm-roberta-base --data de=pairs.tsv --output runs/de --max_steps 1000
     torchrun --nproc_per_node 8 trainer_scripts/run_pretrain.py recipe.yaml
 
     A method is a choice of objectives: --objectives translation_ranking=1.0 representation_translation=0.8. Set their
     settings by --objectives.translation_ranking.temperature 0.02, or --temperature 0.02 if only one of them has it.
+    A recipe is a YAML file of such flags, or the name of one of the package's, listed by --help recipes.
     Every field of transformers' TrainingArguments is also a flag and a recipe key; common ones are listed below.
     """
 
@@ -257,4 +258,7 @@ class PretrainHelp:
         "run": (RunSettings,),
         "training": (TrainingSettings,),
     }
-    help_topics: ClassVar[dict[str, str]] = {"objectives": "objectives.registry:settings_by_objective"}
+    help_topics: ClassVar[dict[str, str]] = {
+        "objectives": "objectives.registry:settings_by_objective",
+        "recipes": "settings.recipes:recipes_help",
+    }
