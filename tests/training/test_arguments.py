@@ -98,6 +98,16 @@ def test_several_gpus_in_one_process_are_refused(kind: Any, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_uri_as_output_folder_is_refused_before_anything_is_written(
+    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputError, match="s3://bucket/run is a URI, to which nothing is written"):
+        _arguments(kind, "s3://bucket/run", use_cpu=True)  # type: ignore[arg-type]
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_bf16_without_a_gpu_runs_on_the_cpu(kind: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.accelerator.is_available", lambda: False)

@@ -16,6 +16,7 @@ from transformers.integrations.integration_utils import (
 )
 
 from hf_xsent.errors import RecipeError
+from hf_xsent.files import refuse_uri
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.precision import USUAL_WIDTH, bfloat16_is_faster
 from hf_xsent.runs.run import RunState
@@ -36,6 +37,7 @@ class CheckedArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         """Check the values, and adapt those that this machine does not have."""
+        refuse_uri(str(self.output_dir))
         check_settings(self)
         refuse_conflicts(facts_of_arguments(self))
         for name, least in _AT_LEAST.items():

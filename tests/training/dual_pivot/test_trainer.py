@@ -14,7 +14,7 @@ import yaml
 from training_process import assert_survives_kills, steps, train_together
 from training_run import Run
 
-from hf_xsent.errors import DataError, OutputError, RecipeError, TrainingError
+from hf_xsent.errors import DataError, RecipeError, TrainingError
 from hf_xsent.models.saved_form import saved_weights
 from hf_xsent.objectives.adversarial import Adversarial
 from hf_xsent.objectives.pairs import SentencePairs
@@ -204,9 +204,25 @@ def test_settings_that_do_not_fit_raise_errors(
         run.start(**changes)
 
 
-def test_features_of_another_encoder_are_refused(run: Run, encoder_folders: dict[str, Path]) -> None:
-    run.start()
-    with pytest.raises(OutputError, match="features was made with encoder .*: give another folder"):
-        run.start("--overwrite", model=str(encoder_folders["bert"]))
-    with pytest.raises(OutputError, match=r"max_length 24, not 20"):
-        run.start("--overwrite", max_length=20)
+def test_a_run_that_replaces_one_with_another_encoder_or_length_has_its_own_features(
+    run: Run, encoder_folders: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    changes: list[dict[str, Any]] = [{}, {"model": str(encoder_folders["bert"])}, {"max_length": 6}, {}]
+    encoded, weights = [], []
+    for change in changes:
+        caplog.clear()
+        run.start("--overwrite", **change)
+        encoded.append("into the feature cache" in caplog.text)
+        weights.append(_weights(run)["linear_map.weight"])
+    assert encoded == [True, True, True, False]
+    assert torch.equal(weights[0], weights[3]) and not torch.equal(weights[0], weights[2])
+
+
+def test_features_of_dev_pairs_are_those_of_a_run_in_float32(run: Run) -> None:
+    run.start(bf16=True)
+    files = [*(run.folder / "features").glob("*.npy")]
+    arrays = {file.name: np.load(file) for file in files}
+    for file in files:
+        file.unlink()
+    run.start("--overwrite")
+    assert all(np.array_equal(np.load(file), arrays[file.name]) for file in files)

@@ -55,7 +55,8 @@ class LayerSumEmbedder(SentenceEmbedder):
     def _run(
         self, ids: list[Tensor], masks: list[Tensor], views: Sequence[View], languages: Tensor | None
     ) -> list[Tensor]:
-        return [self.model.layer_sums(ids, masks).flatten(1)]
+        with torch.autocast(self.model.device.type, enabled=False):  # runs in other precisions share the features
+            return [self.model.layer_sums(ids, masks).flatten(1)]
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class LayerSums:
 
 
 class FeatureCache:
-    """A store of layer sums of one encoder, by a hash of the list of sentences; an interrupted encoding resumes."""
+    """A store of layer sums, by a hash of encoder, settings and sentences; an interrupted encoding resumes."""
 
     def __init__(
         self,
@@ -87,14 +88,16 @@ class FeatureCache:
         encoder = digest([(name, weight.float().cpu().numpy().tobytes()) for name, weight in weights])
         max_length = model.config.max_length
         prompt = {"prompt": model.config.default_prompt} if model.config.default_prompt else {}
-        self.store = Store(folder, {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt})
+        self._made_from = {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt}
+        self.store = Store(folder)
 
     def layer_sums(self, sentences: Sequence[str]) -> LayerSums:
         """Return the layer sums of these sentences; encode them if they are missing."""
         if not len(sentences):
             raise DataError("the list of sentences to encode is empty")
         key, identities = _hashes(sentences)
-        sums = self.store.get(f"{key}.npy", partial(self._encode, sentences), _read_sums, resumes=True)
+        name = f"{digest({**self._made_from, 'sentences': key})}.npy"
+        sums = self.store.get(name, partial(self._encode, sentences), _read_sums, resumes=True)
         return LayerSums(key, sums, identities)
 
     def _encode(self, sentences: Sequence[str], path: Path) -> None:
