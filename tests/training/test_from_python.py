@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,19 @@ def test_nothing_is_saved_where_the_strategy_is_no(
     assert list(zip(*trainer.train_dataset.pairs("und"), strict=True)) == pairs
 
 
+def test_columns_by_language_may_be_those_of_training_or_of_dev_pairs(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    rows = [{"note": "x", "first": source, "second": target} for source, target in pairs[:8]]
+    train, columns = {"de": rows, "fr": rows}, {"de": ("first", "second"), "fr": ("first", "second")}
+    model = XlmrWithRTLHead.from_pretrained(str(encoder_folders["bert"]), objectives=RANKING)
+    arguments = TrainingArguments(str(tmp_path / "out"), max_steps=1, use_cpu=True)
+    trainer = AlignmentTrainer(model, arguments, train, {"de": rows[:4]}, columns=columns)
+    assert trainer.evaluate({"fr": rows}).keys() > {"eval_accuracy_fr"}
+    with pytest.raises(DataError, match="columns are given for 'sw', which is neither a language nor a file"):
+        AlignmentTrainer(model, arguments, train, columns={**columns, "sw": ("first", "second")})
+
+
 def test_an_export_states_the_run_that_saved_nothing(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
 ) -> None:
@@ -385,6 +399,31 @@ def _trainer(
     started = XlmrWithRTLHead.from_pretrained(str(encoder), **{"objectives": RANKING} | model)
     tokenizer = AutoTokenizer.from_pretrained(encoder)
     return AlignmentTrainer(started, arguments, pairs, dev, processing_class=tokenizer, alpha=0.25)
+
+
+def test_a_second_training_of_a_trainer_is_that_of_a_new_one(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    again = _trainer(
+        encoder_folders["bert"], _arguments(tmp_path / "run", learning_rate=1e-3), {"de": pairs}, dropout=0
+    )
+    again.train()
+    new = AlignmentTrainer(deepcopy(again.model), _arguments(tmp_path / "new", learning_rate=1e-4), {"de": pairs})
+    new.train()
+    again.args.learning_rate = 1e-4
+    again.train(overwrite=True)
+    for trained, weight in zip(again.model.parameters(), new.model.parameters(), strict=True):
+        assert torch.equal(trained, weight)
+
+
+def test_a_share_of_the_start_is_one_of_language_embeddings_too(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    arguments = _arguments(tmp_path / "run", learning_rate=1e-2, share_of_start=0.999)
+    trainer = _trainer(encoder_folders["bert"], arguments, {"de": pairs}, languages=["de", "en"], language_std=0.02)
+    before = trainer.model.encode(["Ein Hund."], language="de")
+    trainer.train()
+    np.testing.assert_allclose(trainer.model.encode(["Ein Hund."], language="de"), before, atol=1e-2)
 
 
 def test_the_recipe_has_the_adapters_and_the_mix_of_the_run(

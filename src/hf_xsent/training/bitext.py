@@ -34,13 +34,22 @@ def check_bitext(arguments: DataSettings) -> None:
 
 
 def _resolve(arguments: DataSettings) -> tuple[list[BitextSource], list[BitextSource]]:
-    """Return the sources of training and of dev pairs; ``columns`` may name those of either."""
-    target = arguments.target_language
-    train = resolve_sources(arguments.data, target_language=target) if arguments.data else {}
-    dev = resolve_sources(arguments.dev, target_language=target, split="validation") if arguments.dev else {}
-    sources = state_columns(chain(*train.values(), *dev.values()), parse_columns(arguments.columns))
-    count = sum(map(len, train.values()))
-    return sources[:count], sources[count:]
+    """Return the sources of a recipe."""
+    columns = parse_columns(arguments.columns)
+    return _sources(arguments.data or None, arguments.dev or None, arguments.target_language, columns)
+
+
+def _sources(
+    train: Any, dev: Any, target_language: str, columns: Any, others: bool = False
+) -> tuple[list[BitextSource], list[BitextSource]]:
+    """Return the sources of training and of dev pairs; ``columns`` may name those of either, and perhaps ``others``."""
+    given = {"train": train, "validation": dev}
+    both = [
+        [] if data is None else [*chain(*resolve_sources(data, target_language=target_language, split=split).values())]
+        for split, data in given.items()
+    ]
+    sources = state_columns(chain(*both), columns, others)
+    return sources[: len(both[0])], sources[len(both[0]) :]
 
 
 def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
@@ -106,8 +115,15 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
     return train, dev
 
 
-def as_bitext(data: Any, target_language: str, columns: Any = None, split: str = "validation") -> Any:
-    """Read data, of data sets this split, as bitext, unless ``load_bitext`` has read it already."""
-    if data is None or hasattr(data, "ranges"):
-        return data
-    return load_bitext(data, target_language=target_language, columns=columns, cleaning=None, split=split)
+def as_bitexts(train: Any, dev: Any, target_language: str, columns: Any = None, others: bool = False) -> list[Any]:
+    """Read training and dev pairs as bitext, of data sets these splits, unless ``load_bitext`` has read them already.
+
+    ``columns`` may name those of either, and with ``others`` those of data that is not given here.
+    """
+    given = (train, dev)
+    train, dev = (None if hasattr(data, "ranges") else data for data in given)
+    both = _sources(train, dev, target_language, columns, others)
+    return [
+        load_bitext(sources, target_language=target_language, cleaning=None) if sources else data
+        for data, sources in zip(given, both, strict=True)
+    ]

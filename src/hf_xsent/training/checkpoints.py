@@ -36,6 +36,7 @@ class SavingTrainer(HubTrainer):
 
     saves_checkpoint = False  # while a checkpoint is being written
     _resumed: TrainerState | None = None  # of the checkpoint to resume from
+    _own_optimizer: Any = None  # of an earlier call, with the settings and the moments of its run
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -71,7 +72,9 @@ class SavingTrainer(HubTrainer):
         holds_run = RunState.read(folder) is not None or checkpoints_of(folder)
         if resume_from_checkpoint is True and run is None and not holds_run:
             raise OutputError(f"no checkpoint in {folder} to resume from: train without resume_from_checkpoint")
-        start = starting_model(self.model)
+        if self.optimizer is self._own_optimizer:
+            self.optimizer, self.model_wrapped = None, self.model
+        given, start = self.optimizer, starting_model(self.model)
         run = run or Run(folder, resume_from_checkpoint or False, allow_changes, overwrite, start)
         saves = self.saves_run and trial is None  # each trial of a search is another run
         with self._training(run, saves) as checkpoint:
@@ -82,6 +85,7 @@ class SavingTrainer(HubTrainer):
                 self.after_training()
             finally:
                 self._stop.restore()
+                self._own_optimizer = None if given is not None else self.optimizer
             if saves:
                 self._save_run(run)
         if (problem := self.problem()) is not None:

@@ -62,8 +62,8 @@ def start_of_run(encoder: Any, needs: Mapping[str, Callable[[], Any]], begins: b
 
 
 def starting_weights(model: SentenceEncoder) -> dict[str, Tensor]:
-    """Copy the weights of the encoder and of a linear map into main memory, before training."""
-    weights = plain_weights(model.encoder) | dict(_weights_of_map(model))
+    """Copy the weights that embed sentences into main memory, before training."""
+    weights = plain_weights(model.encoder) | dict(_other_weights(model))
     return {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
 
 
@@ -71,13 +71,14 @@ def starting_weights(model: SentenceEncoder) -> dict[str, Tensor]:
 def average_with_start(model: SentenceEncoder, start: Mapping[str, Tensor], share: float) -> None:
     """Set the weights to (1 - share) × trained + share × starting weights (Wortsman et al., 2022)."""
     model.merge_adapters()
-    for name, weight in (*model.encoder.named_parameters(), *_weights_of_map(model)):
+    for name, weight in (*model.encoder.named_parameters(), *_other_weights(model)):
         weight.lerp_(start[name].to(weight), share)
 
 
-def _weights_of_map(model: SentenceEncoder) -> list[tuple[str, nn.Parameter]]:
-    """Return the weights of the linear map after pooling, if the model has one."""
-    return [] if model.linear_map is None else list(model.linear_map.named_parameters(prefix="linear_map"))
+def _other_weights(model: SentenceEncoder) -> list[tuple[str, nn.Parameter]]:
+    """Return the weights of the linear map after pooling and of the language embeddings, if the model has them."""
+    parts = {name: getattr(model, name, None) for name in ("linear_map", "language_embeddings")}
+    return [pair for name, part in parts.items() if part is not None for pair in part.named_parameters(prefix=name)]
 
 
 def choose_share(

@@ -24,7 +24,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
-from hf_xsent.training.bitext import as_bitext, check_has_what_objectives_read, training_rows
+from hf_xsent.training.bitext import as_bitexts, check_has_what_objectives_read, training_rows
 from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EndOfStep, StartOfEpoch
 from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
@@ -98,9 +98,8 @@ class AlignmentTrainer(RunTrainer):
             raise DataError("the model's folder has no tokenizer: pass one as processing_class")
         check_tokenizer(processing_class, model.config.encoder_config)
         args = AlignmentTrainingArguments.of(args)
-        train_dataset = as_bitext(train_dataset, target_language or "en", columns, split="train")
         self.target_language = str(target_language or getattr(train_dataset, "target_language", "en"))
-        eval_dataset = as_bitext(eval_dataset, self.target_language, columns)
+        train_dataset, eval_dataset = as_bitexts(train_dataset, eval_dataset, self.target_language, columns)
         check_trainer(args, model, train_dataset, eval_dataset)
         if args.head_learning_rate is not None and optimizers[0] is not None:
             raise RecipeError("head_learning_rate has no effect on a given optimizer: give it a group with this rate")
@@ -252,7 +251,7 @@ class AlignmentTrainer(RunTrainer):
     ) -> dict[str, float]:
         """Measure dev retrieval accuracy@1: of each language, and the mean over languages and directions."""
         given: Any = self.eval_dataset if eval_dataset is None else eval_dataset
-        dev = as_bitext(given, self.target_language, self.columns)
+        _, dev = as_bitexts(None, given, self.target_language, self.columns, others=True)
         if dev is None:
             raise DataError("no dev pairs to evaluate on: pass them as eval_dataset")
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._measure_dev(dev).items()}

@@ -51,11 +51,12 @@ def resolve_sources(
 
 
 def state_columns(
-    sources: Iterable[BitextSource], columns: Columns | Mapping[str, Columns] | None
+    sources: Iterable[BitextSource], columns: Columns | Mapping[str, Columns] | None, others: bool = False
 ) -> list[BitextSource]:
-    """Return sources with these columns, or those that a mapping states by path, name or language; refuse other names.
+    """Return sources with these columns, or those that a mapping states by path, name or language.
 
-    Without a name in the mapping, sources keep the columns that they have.
+    Without a name in the mapping, sources keep the columns that they have. The mapping may have ``others`` than those
+    of the sources, or they are refused.
     """
     check_columns(columns)
     every, per_file = (None, columns) if isinstance(columns, Mapping) else (columns, {})
@@ -64,7 +65,7 @@ def state_columns(
         key = next((key for key in (source.path, Path(source.path).name, source.language) if key in per_file), "")
         stated.append(replace(source, columns=per_file[key] if key else source.columns or every))
         unused.discard(key)
-    for key in unused:
+    for key in () if others else unused:
         codes = ", ".join(dict.fromkeys(source.language for source in stated))
         raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
                         f"use one of {codes}, or a file name")  # fmt: skip
