@@ -100,5 +100,6 @@ def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:
             "unpaired files have no translations, which these objectives need: give --method dual-pivot "
             "--objectives adversarial=1 cycle=N, where N is the paper's λ: 10 for Tatoeba, 5 for BUCC"
         )
-    if config.freezes_encoder and not config.caches_features and data.features not in (None, "none"):
-        raise RecipeError(NO_FEATURES)
+    if not config.caches_features and data.features not in (None, "none"):
+        other = "--features caches sums of the frozen encoder of dual pivot, which other methods do not have: drop it"
+        raise RecipeError(NO_FEATURES if config.freezes_encoder else other)

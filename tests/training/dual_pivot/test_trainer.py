@@ -190,6 +190,7 @@ def test_a_nan_loss_is_one_sentence(run: Run) -> None:
         ({"data": None, "unpaired": ["a", "b"], "max_pairs": 5}, RecipeError, "max_pairs has no effect on unpaired"),
         ({"data": None, "unpaired": "THERE"}, RecipeError, "unpaired files have no translations"),
         ({"variant": "authors"}, RecipeError, "layer_norm, dropout .* need each token: drop (--)?features"),
+        ({"method": "dap", "objectives": None}, RecipeError, "features caches sums of .* dual pivot, which other"),
         ({"pairs_per_chunk": 2}, RecipeError, "for which pairs_per_chunk is of no use"),
         ({"share_of_start": 0.5}, RecipeError, "for which share_of_start is of no use"),
         ({**UNSUPERVISED, "gradient_accumulation_steps": 2}, RecipeError, "drop it, and use a larger batch"),
