@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -156,6 +157,25 @@ def test_documents_that_cannot_be_aligned_are_skipped_and_reported(
         align(folders, model)
     (folders / "fr" / "c.txt").write_text(text("fr", *range(100, 160)))
     assert align(folders, model).pairs == 12 + 10 + 60
+
+
+def test_a_document_that_may_not_be_read_is_skipped(
+    folders: Path, model: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened = Path.open, open
+
+    def refusing(path: Any, *options: Any, **named: Any) -> Any:  # the tests may run as root
+        if str(path) == str(folders / "fr" / "b.txt"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened[isinstance(path, str)](path, *options, **named)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    monkeypatch.setattr("builtins.open", refusing)
+    with caplog.at_level(logging.WARNING):
+        assert align(folders, model, on_error="skip").pairs == 12
+    assert f"skipped b.txt: {folders}/fr/b.txt: cannot be read to its end" in caplog.text
+    monkeypatch.undo()
+    assert align(folders, model, on_error="skip").pairs == 12 + 10
 
 
 def test_the_reason_to_skip_a_document_names_its_own_files(

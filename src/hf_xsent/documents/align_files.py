@@ -62,7 +62,11 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     documents: dict[str, DocumentPair] = {}
     for name, *files in pairs:
         # The key includes the names of the files, which stored errors have.
-        key = digest([*decisive, list(map(str, files)), identify_files(files)])
+        try:
+            content = identify_files(files)
+        except OSError as error:  # which the job reports, too
+            content = str(error)
+        key = digest([*decisive, list(map(str, files)), content])
         documents[f"{key}.jsonl"] = (name, files[0], files[1])
     store = Store(settings.work_folder / "aligned")
     fill(store, list(documents), AlignmentJob(encoder, settings, documents), "aligning")
