@@ -128,6 +128,7 @@ def test_memory_maps_are_read_in_blocks(tmp_path: Path) -> None:
         (_vectors(0, 5), _vectors(0, 5, 7), {}, "source vectors have 5 dimensions and target vectors 7"),
         (_vectors(0, 5), _vectors(0, 0), {}, "the target vectors have shape (0, 5)"),
         (_vectors(0, 5)[0], _vectors(0, 5), {}, "the source vectors have shape (5,)"),
+        (["Ein Hund."], ["A dog."], {}, "the source vectors are a list: give a matrix with one row per sentence"),
         (_vectors(0, 5), _vectors(0, 3), {}, "k is 4, but a side has only 3 sentences"),
         (_vectors(0, 5), _vectors(0, 5), {"k": 0}, "k is 0"),
         (_vectors(0, 5), np.full((5, 5), np.nan, np.float32), {}, "the vectors have a row that is zero or not finite"),

@@ -230,9 +230,11 @@ def _strip_bytes(strip: int, width: int) -> int:
 def check_vectors(source: Any, target: Any, k: int, both_ways: bool = True) -> None:
     """Raise a `DataError` if the vectors cannot be searched for k neighbours."""
     for name, vectors in (("source", source), ("target", target)):
-        if vectors.ndim != 2 or not len(vectors):
+        shape = getattr(vectors, "shape", None)
+        if shape is None or len(shape) != 2 or not shape[0]:
+            found = f"are a {type(vectors).__name__}" if shape is None else f"have shape {tuple(shape)}"
             raise DataError(
-                f"the {name} vectors have shape {tuple(vectors.shape)}: give a matrix with one row per sentence"
+                f"the {name} vectors {found}: give a matrix with one row per sentence, as encode of a model returns"
             )
     if source.shape[1] != target.shape[1]:
         raise DataError(
