@@ -16,7 +16,7 @@ from hf_xsent.cli import main
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.errors import DataError, OutputError, RecipeError
-from hf_xsent.mining.hard_negatives import MinedNegatives
+from hf_xsent.mining.hard_negatives import MinedNegatives, NegativeCounts
 from hf_xsent.mining.settings import MineNegativesSettings
 
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -32,7 +32,7 @@ def data(tmp_path: Path) -> dict[str, Path]:
     return {"de": tmp_path / "de.tsv", "fr": tmp_path / "fr.tsv"}
 
 
-def _mine(data: dict[str, Path], folder: Path, model: Any = None, **settings: Any) -> MinedNegatives:
+def _mine(data: Any, folder: Path, model: Any = None, **settings: Any) -> MinedNegatives:
     mined = mine_negatives(data, folder / "out", model or Words(), work=folder / "work", **settings)
     assert isinstance(mined, MinedNegatives)
     return mined
@@ -102,6 +102,14 @@ def test_word_links_remain_and_earlier_negatives_are_replaced(tmp_path: Path) ->
     mined = _records(tmp_path, "de")
     assert all("b99" not in record.pop("target_negatives") and record.pop("source_negatives") for record in mined)
     assert mined == records
+
+
+def test_pairs_in_memory_are_mined_and_the_counts_are_those_of_the_file(tmp_path: Path) -> None:
+    records = [{"source": f"a{i}", "target": f"b{i}", "target_negatives": ["b98", "b99"]} for i in range(2)]
+    again: Any = {"source": "a0", "target": "b1"}, {"source": "a1", "target": "b0"}  # all are translations
+    counts = _mine({"de": [*records, *again]}, tmp_path)["de"]
+    assert counts == NegativeCounts(pairs=4, source_negatives=0, target_negatives=4, pairs_without_negatives=2)
+    assert _records(tmp_path, "de")[0]["target_negatives"] == ["b98", "b99"]
 
 
 def test_a_lower_share_drops_more(data: dict[str, Path], tmp_path: Path) -> None:

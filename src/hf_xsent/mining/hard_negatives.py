@@ -170,11 +170,10 @@ def _records(bitext: Bitext, chooser: _Chooser, tally: dict[str, int]) -> Iterat
     for start in Progress(starts, desc="choosing negatives", unit=" parts", delay=2):
         pairs = bitext[start : start + _PAIRS_PER_PART]
         for pair, *negatives in zip(pairs, *chooser.choose(start, len(pairs)), strict=True):
-            tally["pairs"] += 1
-            tally["pairs_without_negatives"] += not any(negatives)
-            for name, sentences in zip(NEGATIVES, negatives, strict=True):
-                tally[name] += len(sentences)
             record = record_of(pair)  # keeps its negatives of a side if none are found
-            yield record | {
-                name: found or record.get(name) or [] for name, found in zip(NEGATIVES, negatives, strict=True)
-            }
+            written = {name: found or record.get(name) or [] for name, found in zip(NEGATIVES, negatives, strict=True)}
+            tally["pairs"] += 1
+            tally["pairs_without_negatives"] += not any(written.values())
+            for name, sentences in written.items():
+                tally[name] += len(sentences)
+            yield record | written

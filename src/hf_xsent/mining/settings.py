@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from hf_xsent.data.pair_settings import BitextSettings, PairSettings
 from hf_xsent.errors import RecipeError
@@ -102,10 +103,9 @@ class MineNegativesSettings(SearchSettings, BitextSettings):
     Interrupted? The same command resumes: embeddings and neighbours are cached in the work folder.
     """
 
-    data: list[str] = setting(
-        [],
-        "Sentence pairs by language, in the format of hf-xsent pretrain --data.",
-        named=True,
+    data: list[Any] | dict[str, Any] | Any = setting(
+        None,
+        "Sentence pairs by language, in the format of hf-xsent pretrain --data; in Python also in memory.",
         positional=True,
         required=True,
         metavar="CODE=FILE",
