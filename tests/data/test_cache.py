@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,20 @@ def test_a_damaged_cache_is_named(tmp_path: Path, load: Callable[[Path], Any]) -
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(OutputError, match=r"stored.* is missing or damaged .*: delete it"):
         load(tmp_path)
+
+
+def test_warnings_of_the_readers_are_repeated_when_the_cache_is_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = "Wir haben gestern ein Haus am See gekauft.\tWe bought a house by the lake.\n"
+    (tmp_path / "pairs.tsv").write_text(line * 2 + "Hund\n", "utf-8")
+    texts = []
+    for _ in range(3):
+        caplog.clear()
+        load_bitext({"fr": tmp_path / "pairs.tsv"}, on_error="skip", cache_dir=tmp_path / "cache")
+        texts.append([record.getMessage() for record in caplog.records if record.levelno == logging.WARNING])
+    assert texts[0] == texts[1] == texts[2]
+    assert len(texts[0]) == 2 and "source side seems to be German" in texts[0][0] and "1 bad rows" in texts[0][1]
 
 
 def test_pairs_of_the_hub_are_read_again_after_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -21,13 +24,13 @@ from hf_xsent.data.readers.formats import OnError, read_linked_pairs
 from hf_xsent.data.readers.hub import hub_commit
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, file_stamp
+from hf_xsent.files import digest, file_stamp, write_json
 from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 13  # increase it when cached pairs or their counts change
-PAIRS_FILE = "pairs.arrow"
+FORMAT_VERSION = 14  # increase it when cached pairs, their counts or warnings change
+PAIRS_FILE, _WARNINGS_FILE = "pairs.arrow", "warnings.json"
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,10 @@ class CachedPairs:
     def load(self, cache_dir: Path) -> tuple[Path, CleaningCounts]:
         """Return the file of the pairs and the counts of cleaning; read and clean the pairs if they are not cached."""
         name = f"{re.sub(r'[^A-Za-z0-9-]', '_', self.language)}-{self._fingerprint()}"
-        counts = Store(cache_dir).get(name, self._write, lambda folder: read_counts(folder / PAIRS_FILE))
+        is_cached = (cache_dir / name).exists()
+        counts, warnings = Store(cache_dir).get(name, self._write, _read)
+        for warning in warnings if is_cached else ():
+            logger.warning("%s", warning)
         return cache_dir / name / PAIRS_FILE, counts
 
     def _fingerprint(self) -> str:
@@ -55,14 +61,16 @@ class CachedPairs:
         return digest([FORMAT_VERSION, asdict(self), [*map(file_stamp, files), *commits]])
 
     def _write(self, folder: Path) -> None:
-        """Write the pairs that pass the rules, without repetitions, and at most ``max_pairs``."""
+        """Write the pairs that pass the rules, without repetitions, and at most ``max_pairs``; and all warnings."""
         folder.mkdir(parents=True)
         counts = CleaningCounts()
         drop_repeats = self.cleaning is not None and self.cleaning.repeated
         key = (lambda pair: hash_texts(*pair[:2])) if drop_repeats else None
-        pairs = self._passing_pairs(counts)
-        write_distinct(folder / PAIRS_FILE, arrow_columns(), pairs, counts, key, self.max_pairs, self.max_pairs_choice)
+        pairs, path = self._passing_pairs(counts), folder / PAIRS_FILE
+        with _collecting_warnings() as warnings:
+            write_distinct(path, arrow_columns(), pairs, counts, key, self.max_pairs, self.max_pairs_choice)
         counts.require_pairs(" and ".join(source.name for source in self.sources))
+        write_json(folder / _WARNINGS_FILE, warnings)
 
     def _passing_pairs(self, counts: CleaningCounts) -> Iterator[LinkedPair]:
         """Yield the pairs that pass the rules; count pairs read, removed and bad."""
@@ -87,6 +95,36 @@ class CachedPairs:
                 yield pair
         if counts.bad:
             logger.warning("%s: %d bad rows were skipped", self.language, counts.bad)
+
+
+def _read(folder: Path) -> tuple[CleaningCounts, list[str]]:
+    warnings: list[str] = json.loads((folder / _WARNINGS_FILE).read_text(encoding="utf-8"))
+    return read_counts(folder / PAIRS_FILE), warnings
+
+
+class _Collector(logging.Handler):
+    """Collect the warnings that this thread logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.warnings: list[str] = []
+        self._thread = get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add the text of a warning."""
+        if record.thread == self._thread:
+            self.warnings.append(record.getMessage())
+
+
+@contextmanager
+def _collecting_warnings() -> Iterator[list[str]]:
+    """Yield a list of the warnings that the readers log in the block."""
+    collector, readers = _Collector(), logging.getLogger("hf_xsent.data")
+    readers.addHandler(collector)
+    try:
+        yield collector.warnings
+    finally:
+        readers.removeHandler(collector)
 
 
 def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
