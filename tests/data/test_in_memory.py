@@ -66,7 +66,15 @@ def test_languages_come_from_the_mapping_or_the_columns(load: Any, pairs: Pairs,
     assert load(flat).languages == {"sw": len(pairs)}
     again = load(mixed.to_dataset())
     assert again.languages == mixed.languages and _sides(again) == _sides(mixed)
-    assert load(mixed) is mixed
+    assert load(mixed).languages == mixed.languages and _sides(load(mixed)) == _sides(mixed)
+
+
+def test_a_bitext_is_read_again_by_the_arguments(load: Any, pairs: Pairs) -> None:
+    french = load({"de": pairs}, target_language="fr")
+    assert load(french).target_language == "fr"
+    assert load(french, max_pairs=3).languages == {"de": 3}
+    with pytest.raises(DataError, match="cleaning removed all 4 pairs of the de pairs"):
+        load(french[:4], cleaning=CleaningRules(max_characters=1))
 
 
 def test_a_data_set_has_all_fields_of_its_pairs(load: Any, pairs: Pairs) -> None:
@@ -136,6 +144,8 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
         (polars.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (pandas.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (iter([]), "hold no pairs"),
+        ({"de": [("a", "b")], "fr": []}, "^fr has no pairs: give at least one, or drop fr"),
+        ({"de": {"fr": [("a", "b")]}}, "pairs in memory, not {'fr'"),
         ({"xx": [("a", "b")]}, "xx"),
     ],
 )

@@ -54,7 +54,8 @@ def load_bitext(
         ``de.tsv``, ``pairs.de-en.tsv`` or ``owner/name:en-de``, else the name of a column, such as ``de`` beside
         ``en``, else ``und`` (undetermined), which only one may have.
         Instead of a path, pass pairs in memory: a Dataset, a DatasetDict (its ``split``), a data frame of pandas or
-        polars, or any iterable of (source, target) or of records, whose column ``language`` or ``lang`` has codes.
+        polars, or any iterable of (source, target) or of records, whose column ``language`` or ``lang`` has codes; or
+        a `Bitext`, which keeps its target language.
     columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the
         only or first two. A mapping from language or file name sets the columns of each file.
     cleaning: rules that remove pairs; None removes none.
@@ -70,8 +71,7 @@ def load_bitext(
     print(bitext, bitext[0], bitext[:2].to_dataset())
     ```
     """
-    if isinstance(data, Bitext):
-        return data
+    target_language = data.target_language if isinstance(data, Bitext) else target_language
     for name, value, choices in (
         ("max_pairs_choice", max_pairs_choice, ("first", "random")),
         ("on_error", on_error, ("raise", "skip")),

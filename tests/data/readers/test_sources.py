@@ -22,6 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("de-en.tsv", "fr-en.tsv", "zh-Hans-en.tsv", "more-de.tsv", "README.tsv"):
         (tmp_path / name).write_text("a\tb\n", encoding="utf-8")
     (tmp_path / "opus-pt-BR-en.tsv").touch()
+    (tmp_path / "OPUS.fr-en.fr").touch()
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "de-en.tsv").write_text("a\tb\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -67,6 +68,9 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         (["qq=de-en.tsv"], "unknown language code 'qq'"),
         (["german=de-en.tsv"], "unknown language code 'german'; the code of German is 'de'"),
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
+        ("de-en.tvs", "no such file or folder: de-en.tvs; if .* Hub, write de-en.tvs@main; did you mean 'de-en.tsv'"),
+        ("train/pairs", "no such file or folder: train/pairs; if .* Hub, write train/pairs@main"),
+        ("OPUS.fr-en", "the Moses pair OPUS.fr-en has no file of en, only fr"),
         ({"de": "a,b,c"}, "no such file: a"),
         ([], "no bitext given"),
         (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),

@@ -13,7 +13,7 @@ from typing import IO, Any
 from hf_xsent.errors import DataError
 
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # as Arrow names them
-_SUFFIXES = (*_CODECS, ".xz")
+SUFFIXES = (*_CODECS, ".xz")
 _CHUNK_BYTES = 1 << 16
 
 
@@ -127,12 +127,12 @@ def parse_json(text: str | bytes) -> Any:
 
 def strip_compression(name: str) -> str:
     """Remove the compression suffix of a file name."""
-    return next((name[: -len(suffix)] for suffix in _SUFFIXES if name.lower().endswith(suffix)), name)
+    return next((name[: -len(suffix)] for suffix in SUFFIXES if name.lower().endswith(suffix)), name)
 
 
 def compressed_or_not(path: Path) -> Path:
     """Return the path of a file, or of its compressed form if only that exists."""
-    forms = (path.with_name(f"{path.name}{suffix}") for suffix in ("", *_SUFFIXES))
+    forms = (path.with_name(f"{path.name}{suffix}") for suffix in ("", *SUFFIXES))
     return next((form for form in forms if form.is_file()), path)
 
 

@@ -93,7 +93,7 @@ def _sources(data: Any, template: BitextSource, folder: Path) -> Iterator[Bitext
         not is_in_memory(data) or all(_code_of_key(template, key) for key in data)
     )
     named = data.items() if by_language else [(None, data)]
-    for key, item in ((key, item) for key, items in named for item in _items(items)):
+    for key, item in ((name, item) for name, items in named for item in _items(items, name)):
         if isinstance(item, BitextSource):
             yield item
         elif is_in_memory(item):
@@ -114,11 +114,13 @@ def _stating(template: BitextSource, key: str | None) -> BitextSource:
     return template if key is None else replace(template, language=_code_of_key(template, key) or key, stated=True)
 
 
-def _items(data: Any) -> Iterable[Any]:
+def _items(data: Any, key: str | None) -> Iterable[Any]:
     if isinstance(data, str | PathLike | BitextSource) or is_in_memory(data):
         return [data]
-    if not isinstance(data, Iterable):
+    if not isinstance(data, Iterable) or (key is not None and isinstance(data, Mapping)):
         raise DataError(f"bitext is a path, language=path, or pairs in memory, not {data!r}")
+    if key is not None and isinstance(data, Sequence) and not data:
+        raise DataError(f"{key} has no pairs: give at least one, or drop {key}")
     return data
 
 

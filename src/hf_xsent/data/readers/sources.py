@@ -6,6 +6,7 @@ import glob
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from os.path import isdir, isfile  # unlike Path's, do not raise for long names
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
 from hf_xsent.data.readers.columns import Columns
-from hf_xsent.data.readers.compression import strip_compression
+from hf_xsent.data.readers.compression import SUFFIXES, strip_compression
 from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.files import is_hub_id
 
@@ -84,17 +85,26 @@ class BitextSource:
                 if not isfile(file):
                     raise DataError(f"no such file: {file}{nearest_file(file)}")
             return "moses", files
-        if format_of_name(self.path) or not is_hub_id(self.path):
-            name, equals, _ = self.path.partition("=")
-            if equals and name.isalpha():
-                find_language(name)  # raises an error for german=pairs.tsv that names the code
-            raise DataError(f"no such file or folder: {self.path}{nearest_file(path)}")
-        return "datasets", []
+        if (is_id := is_hub_id(self.path)) and not _seems_local(self.path):
+            return "datasets", []
+        name, equals, _ = self.path.partition("=")
+        if equals and name.isalpha():
+            find_language(name)  # raises an error for german=pairs.tsv that names the code
+        of_hub = is_id and not format_of_name(self.path)
+        way = f"; if it is a data set on the Hub, write {self.path}@main" if of_hub else ""
+        raise DataError(f"no such file or folder: {self.path}{way}{nearest_file(path)}")
 
 
 def format_of_name(name: str) -> str | None:
     """Return the format of a file's suffix, None if the suffix has none."""
     return _SUFFIX_FORMATS.get(Path(strip_compression(name)).suffix.lower())
+
+
+def _seems_local(path: str) -> bool:
+    """Return whether a missing path is that of a file, not a Hub id: by its suffix, a similar one, or its folder."""
+    suffix, folder = Path(strip_compression(path)).suffix.lower(), path.rpartition("/")[0]
+    similar = get_close_matches(suffix, [*_SUFFIX_FORMATS, *SUFFIXES], cutoff=0.7)
+    return bool(format_of_name(path) or ("@" not in path and (similar or isdir(folder))))
 
 
 def refuse_table(path: Path, texts: Iterable[str] = ()) -> None:
@@ -134,6 +144,9 @@ def _files_of_prefix(source: BitextSource) -> list[Path]:
     suffixes = (strip_compression(path.name)[len(prefix.name) + 1 :] for path in paths)
     files = {suffix: path for suffix, path in zip(suffixes, paths, strict=True) if language_of_tag(suffix)}
     matches = [matching_tags(files, code) for code in (source.language, source.target_language)]
+    if any(matches) and not all(matches) and source.language != "und":
+        missing = source.target_language if matches[0] else source.language
+        raise DataError(f"the Moses pair {prefix} has no file of {missing}, only {', '.join(sorted(files))}")
     if source.language == "und":
         matches[0] = [suffix for suffix in files if suffix not in matches[1]]
     if not all(matches):
