@@ -38,7 +38,7 @@ def test_warnings_of_the_readers_are_repeated_when_the_cache_is_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = "Wir haben gestern ein Haus am See gekauft.\tWe bought a house by the lake.\n"
-    (tmp_path / "pairs.tsv").write_text(line * 2 + "Hund\n", "utf-8")
+    (tmp_path / "pairs.tsv").write_text(line * 3 + "Hund\n", "utf-8")
     texts = []
     for _ in range(3):
         caplog.clear()
