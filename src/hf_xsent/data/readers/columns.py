@@ -190,13 +190,14 @@ def names_of_sides(names: Sequence[str]) -> list[str]:
 
 @lru_cache(maxsize=64)
 def language_of_columns(names: tuple[str, ...], target_language: str) -> str | None:
-    """Return the only language code among the names of columns besides the target's; None without one.
+    """Return the only language that the names of columns have besides the target's; None without one.
 
-    >>> language_of_columns(("id", "sw", "en"), "en"), language_of_columns(("source", "sw", "en"), "en")
+    >>> language_of_columns(("id", "sw_text", "en_text"), "en"), language_of_columns(("source", "sw", "en"), "en")
     ('sw', None)
     """
-    targets = matching_tags(names, target_language)
-    codes = [name for name in names if name not in (*targets, "id") and language_of_tag(name)]
+    tags = [name.tag for name in map(_parse_name, names) if name.words <= _SIDES and name.tag.lower() not in ("", "id")]
+    targets = matching_tags(tags, target_language)
+    codes = [tag for tag in tags if tag not in targets]
     return codes[0] if len(codes) == len(targets) == 1 and not {"source", "target"}.intersection(names) else None
 
 
