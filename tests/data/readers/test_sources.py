@@ -247,7 +247,8 @@ def test_the_language_of_a_file_without_a_code_in_its_name_is_that_of_its_column
     assert _read([*paths.values()]) == {"de": PAIRS, "fr": PAIRS}
     assert [*_read(f"und={paths['de']}")] == ["und"] and [*_paths(paths["de"], target_language="de")] == ["en"]
     for first, second in (("de_sentence", "en_sentence"), ("text_de", "text_en"), ("German", "English")):
-        assert _read(_write(tmp_path / f"news.{suffix}", ("ID", first, second), [("1", *PAIRS[0])])) == {"de": PAIRS[:1]}
+        path = _write(tmp_path / f"named.{suffix}", ("ID", first, second), [("1", *PAIRS[0])])
+        assert _read(path) == {"de": PAIRS[:1]}
     several = _write(tmp_path / f"several.{suffix}", ("en", "de", "fr"), [("a dog", "ein Hund", "un chien")])
     assert [*_paths(several)] == ["und"]
 
