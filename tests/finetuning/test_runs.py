@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -269,8 +270,13 @@ def test_a_model_measured_again_keeps_the_setting_it_was_trained_in(
 ) -> None:
     train = ["--train", f"en={data}/train-en.tsv", f"de={data}/train-de.tsv"]
     assert xnli(_flags(data, encoder_folders["bert"], *train, max_steps=1)) == []
-    (report,) = xnli(_flags(data, data / "out", f"--xnli={data}", output_dir=data / "again"))
+    measure = f"--xnli={data}"
+    (report,) = xnli(_flags(data, data / "out", measure, output_dir=data / "again"))
     assert report.setting == "translate-train"
+    assert xnli(_flags(data, data / "out", measure))
+    shutil.copytree(data / "out", data / "copy")
+    with pytest.raises(OutputError, match="holds another run, whose results would be replaced"):
+        xnli(_flags(data, data / "copy", measure))
 
 
 @pytest.mark.parametrize(("task", "data_set", "score"), [(xnli, "tsv", "accuracy"), (mlqa, "json", "f1")])

@@ -173,6 +173,23 @@ def test_further_columns_are_hard_negatives_of_the_translation(model: SentenceTr
         AlignmentLoss(model, {"translation_ranking": {"hard_negatives": 2, "symmetric": True}})
 
 
+def test_the_hard_negative_of_a_pair_is_one_also_if_the_model_reads_no_tokens(
+    model: SentenceTransformer, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = AlignmentLoss(model, {"translation_ranking": {"hard_negatives": 1}})
+    sides = [list(side) for side in zip(*pairs, strict=True)]
+    columns = [model.preprocess(column) for column in (*sides, [f"{text} not" for text in sides[1]])]
+    expected = loss([dict(column) for column in columns])
+    monkeypatch.setattr(losses, "_identity", lambda _: None)
+    torch.testing.assert_close(loss(columns), expected)
+
+
+def test_a_model_of_this_package_has_its_own_trainer(encoder_folders: dict[str, Path]) -> None:
+    own: Any = XlmrWithRTLHead.from_pretrained(str(encoder_folders["bert"]))
+    with pytest.raises(RecipeError, match="takes a SentenceTransformer: train XlmrWithRTLHead by AlignmentTrainer"):
+        AlignmentLoss(own)
+
+
 def test_weights_of_an_objective_train_as_the_trainer_builds_them(
     model: SentenceTransformer, pairs: Pairs, projected: str
 ) -> None:

@@ -111,6 +111,8 @@ def run(
         finished = run.finished_at(identify(adapted_arguments(settings, task, dev)))
     elif not tests:
         raise RecipeError("nothing to do: give --train, or test sets for a fine-tuned model")
+    elif folder.resolve() != Path(settings.model).resolve():
+        run.check_holds_no_run("results")
     set_seed(settings.seed)
     trains = bool(train) and finished is None
     if trains:

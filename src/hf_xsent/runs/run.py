@@ -123,12 +123,12 @@ class Run:
                 pass
         self._check_content()
 
-    def check_holds_no_run(self) -> None:
-        """Raise an error if the folder holds a run, whose metrics another one would replace."""
+    def check_holds_no_run(self, what: str) -> None:
+        """Raise an error if the folder holds a run, of which ``what`` would be replaced."""
         if RunState.read(self.folder) is not None:
             raise OutputError(
-                f"the output folder {self.folder} holds another run, whose metrics this one would replace, because "
-                "save_strategy no saves nothing else: choose another folder"
+                f"the output folder {self.folder} holds another run, whose {what} would be replaced: choose another "
+                "folder"
             )
 
     def find_checkpoint(self) -> Path | None:

@@ -44,6 +44,10 @@ class AlignmentLoss(nn.Module):
     def __init__(self, model: SentenceTransformer, objectives: Mapping[str, Any] | None = None) -> None:
         """Build the objectives, given like those of a recipe: ``{name: weight}`` or ``{name: {setting: value}}``."""
         super().__init__()
+        if not isinstance(model, SentenceTransformer):
+            raise RecipeError(
+                f"AlignmentLoss takes a SentenceTransformer: train {type(model).__name__} by AlignmentTrainer"
+            )
         self.model = model
         width: Any = model.get_embedding_dimension()
         weighted: Any = objectives or {"translation_ranking": 1.0}
@@ -73,11 +77,12 @@ class AlignmentLoss(nn.Module):
         identities = [_identity(features) for features in columns]  # before the model changes its features
         vectors = [self.model(features)["sentence_embedding"] for features in columns]
         count = len(vectors[0])
-        different = process_number() * 2**40 + torch.arange(count, device=vectors[0].device)
-        known = [different if identity is None else identity for identity in identities]
+        rows = torch.arange(count, device=vectors[0].device)
+        different = [(process_number() << 40) + (column << 32) + rows for column in range(len(columns))]
+        known = [other if identity is None else identity for identity, other in zip(identities, different, strict=True)]
         pairs = SentencePairs(source=vectors[0], target=vectors[1], source_identity=known[0], target_identity=known[1])
         if self.negatives:
-            numbers = torch.arange(self.negatives, device=different.device).repeat_interleave(count)
+            numbers = torch.arange(self.negatives, device=rows.device).repeat_interleave(count)
             pairs = replace(
                 pairs,
                 target_negatives=torch.cat(vectors[2:]),

@@ -117,7 +117,7 @@ class SavingTrainer(HubTrainer):
     def _training(self, run: Run, saves: bool) -> Iterator[str | Path | None]:
         """Guard the output folder in the process that saves; yield in all processes the checkpoint to resume from."""
         if not saves:
-            run.check_holds_no_run()
+            run.check_holds_no_run("metrics")
             yield run.find_checkpoint()
             return
         with ExitStack() as stack:
