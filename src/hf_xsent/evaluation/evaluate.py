@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -152,7 +153,7 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
         for task, measurements in measure_tasks(vectors, tasks, described, views, dims, store, start):
             new = [measurement.report for measurement in measurements]
             if task.name in first:
-                new = [compare_with_first(task, next(iter(names.values())), first[task.name], measurements[0])]
+                new = [compare_with_first(task, next(iter(names)), first[task.name], measurements[0])]
             first.setdefault(task.name, measurements[0])
             reports += new
             if settings.output is not None:
@@ -173,16 +174,18 @@ def _write_results(output: str, reports: Sequence[Report]) -> None:
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:
-    """Map models to names without the folders that all of them share.
+    """Map models to names without their first folders, as far as they still differ.
 
-    >>> short_names(["runs/a/model", "runs/b/model"])
-    {'runs/a/model': 'a/model', 'runs/b/model': 'b/model'}
+    >>> short_names(["org/e5", "runs/a/model", "runs/b/model"])
+    {'org/e5': 'e5', 'runs/a/model': 'a/model', 'runs/b/model': 'b/model'}
     """
-    parts = [Path(model).parts for model in models]
-    shared = 0
-    while len({path[: shared + 1] for path in parts}) == 1 and all(len(path) > shared + 1 for path in parts):
-        shared += 1
-    return {model: str(Path(*path[shared:])) for model, path in zip(models, parts, strict=True)}
+    parts = [Path(model).parts or (model,) for model in models]
+    endings = [[str(Path(*path[-count:])) for count in range(1, 1 + len(path))] for path in parts]
+    counts = Counter(ending for of_model in endings for ending in of_model)
+    return {
+        model: next((ending for ending in of_model if counts[ending] == 1), of_model[-1])
+        for model, of_model in zip(models, endings, strict=True)
+    }
 
 
 def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:
