@@ -133,6 +133,15 @@ def test_figures_are_those_of_sentence_transformers(tmp_path: Path) -> None:
         assert report.groups["all"][key] == pytest.approx(100 * theirs[f"cosine_{name}"], abs=1e-3)
 
 
+def test_recall_is_shown_only_of_collections_with_more_documents_than_its_candidates(tmp_path: Path) -> None:
+    for count in (100, 101):
+        corpus = [{"_id": str(number), "text": f"text {number}"} for number in range(count)]
+        folder = _write(tmp_path / str(count), corpus, [{"_id": "q", "text": "query"}], "q\t3\t1\n")
+        evaluation = evaluate(MODEL, {"retrieval": folder})
+        heading = str(evaluation).partition("\n")[0]
+        assert ("recall" in evaluation.reports[0].groups["all"]) == ("recall@100" in heading) == (count > 100)
+
+
 class _SentenceTransformer:
     """What the evaluator calls."""
 
@@ -164,6 +173,7 @@ def test_two_models_are_compared_and_the_results_have_the_name_of_the_folder(
     assert {*first.languages} == {"de", "sw"} and first.data == "our-wiki"
     assert {*second.differences["all"]} == {"ndcg", "mrr", "recall", "own"}
     assert "Retrieval, nDCG@10" in str(evaluation)
+    assert second.compared_with == models[0]  # which a card compares with the start of the recipe
     encoding = {**first.settings, "dimensions": first.settings["dim"]}
     (table,) = tabulate(read_results([output], [first.settings["model_fingerprint"]]), encoding)
     assert table.title == "Retrieval of our-wiki, 2 languages" and table.result is not None

@@ -68,9 +68,10 @@ class Report:
         yield from ((f"mean of {name}", name, metrics) for name, metrics in self.groups.items())
 
     def table(self, title: str, task: EvaluationTask | type[EvaluationTask]) -> Table:
-        """Tabulate all metrics: a row for each language and for the mean of each group."""
-        rows = [[label, *(metrics.get(key) for key in task.headings)] for label, _, metrics in self.rows()]
-        return Table([title, *task.headings.values()], rows)
+        """Tabulate all metrics that were measured: a row for each language and for the mean of each group."""
+        measured = [key for key in task.headings if any(key in metrics for *_, metrics in self.rows())]
+        rows = [[label, *(metrics.get(key) for key in measured)] for label, _, metrics in self.rows()]
+        return Table([title, *(task.headings[key] for key in measured)], rows)
 
     def text(self, task: EvaluationTask) -> str:
         """Format table, settings and protocol as text."""

@@ -31,8 +31,9 @@ class RetrievalTask(EvaluationTask):
     title: ClassVar[str] = "Retrieval"
     protocol: ClassVar[str] = (
         "by cosine, in one pool of all documents, each by its nearest passage; equal cosines are in the order of the "
-        "file. nDCG@10 with the scores of the judgements as gains, as in trec_eval; own language: share of the query's "
-        "language among the ten nearest documents. By the query's language, and the mean over languages"
+        "file. nDCG@10 with the scores of the judgements as gains, as in trec_eval; recall@100 of more than 100 "
+        "documents; own language: share of the query's language among the ten nearest documents. By the query's "
+        "language, and the mean over languages"
     )
     headings: ClassVar[Mapping[str, str]] = {
         "pairs": "queries",
@@ -75,6 +76,8 @@ class RetrievalTask(EvaluationTask):
             k *= 4
         nearest = np.array([row[:count] for row in ranked])
         columns = [retrieval_scores(nearest, collection.relevant)]
+        if count == len(collection.document_languages):
+            columns[0][:, -1] = np.nan  # the recall of all documents is always 1
         codes, of_documents = np.array(collection.query_languages), np.array(collection.document_languages)
         if NOT_STATED not in {*collection.query_languages, *collection.document_languages}:
             columns.append((of_documents[nearest[:, :_NEAREST]] == codes[:, None]).mean(1, keepdims=True))
@@ -83,9 +86,9 @@ class RetrievalTask(EvaluationTask):
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
-        """Average the columns; the own language is there if queries and documents state theirs."""
-        columns = np.moveaxis(100 * rows.mean(-2), -1, 0)
-        return dict(zip(("ndcg", "mrr", "recall", "own"), columns, strict=False))
+        """Average the columns; recall is NaN, and left out, in a small collection, and not all state languages."""
+        columns = zip(("ndcg", "mrr", "recall", "own"), np.moveaxis(100 * rows.mean(-2), -1, 0), strict=False)
+        return {name: column for name, column in columns if not np.isnan(column).all()}
 
 
 def search(
