@@ -98,6 +98,19 @@ def test_models_of_different_prompts_are_not_averaged(
         export_sentence_transformer(str(tmp_path / "first"), tmp_path / "mean", average=[str(tmp_path / "second")])
 
 
+def test_the_mean_of_models_of_different_lengths_has_a_stated_length(
+    tmp_path: Path, encoder_folders: dict[str, Path]
+) -> None:
+    for length in (16, 24):
+        model = AlignmentForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), max_length=length)
+        model.save_pretrained(tmp_path / str(length))
+    start, other = str(tmp_path / "16"), [str(tmp_path / "24")]
+    with pytest.raises(ModelError, match="read 16 and 24 tokens of a text: give max_length"):
+        export_sentence_transformer(start, tmp_path / "mean", average=other)
+    folder = export_sentence_transformer(start, tmp_path / "mean", average=other, max_length=20)
+    assert SentenceEmbedder.from_pretrained(str(folder)).max_length == 20
+
+
 def test_a_loaded_model_is_not_averaged(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
     model = AlignmentForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), pooling="mean")
     with pytest.raises(ModelError, match="save this one"):
@@ -125,7 +138,9 @@ def test_the_card_of_an_average_counts_the_pairs_of_all_models(
         )
     runs = [str(tmp_path / "first"), str(tmp_path / "second")]
     for start, *others in (runs, [str(encoder_folders["bert"]), *runs]):
-        folder = export_sentence_transformer(start, tmp_path / "mean", average=others, verify=False, overwrite=True)
+        folder = export_sentence_transformer(
+            start, tmp_path / "mean", average=others, max_length=16, verify=False, overwrite=True
+        )
         card = (folder / "README.md").read_text("utf-8")
         assert "| origin not stated, CC0 | 8 |\n| origin not stated, CC-BY-NC-4.0 | 8 |" in card
         assert "| de | 8 |\n| fr | 8 |" in card

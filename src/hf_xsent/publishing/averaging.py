@@ -13,8 +13,13 @@ from hf_xsent.models.text_encoder import DOCUMENT, QUERY, prompt_of
 
 
 @torch.no_grad()
-def average_weights(embedder: SentenceEmbedder, name: str, others: Sequence[str]) -> None:
-    """Set the weights of an opened model to the mean over it and the others; errors call it ``name``."""
+def average_weights(
+    embedder: SentenceEmbedder, name: str, others: Sequence[str], max_length: int | None = None
+) -> None:
+    """Set the weights of an opened model to the mean over it and the others; errors call it ``name``.
+
+    ``max_length`` is that of the mean, which must be stated if the models have different ones.
+    """
     if len({*map(os.path.realpath, (name, *others))}) <= len(others):
         raise ModelError(f"average names a model twice, or {name} itself: name each of the other models once")
     embedder.model.merge_adapters()  # the mean of products is not the product of means
@@ -28,6 +33,9 @@ def average_weights(embedder: SentenceEmbedder, name: str, others: Sequence[str]
         if _reading(other) != _reading(embedder):
             different = "different pooling, layers, prompts or tokenizers"
             raise ModelError(f"{other_name} and {name} have {different}: train both by one recipe")
+        if max_length is None and other.max_length != embedder.max_length:
+            lengths = f"{embedder.max_length} and {other.max_length} tokens of a text"
+            raise ModelError(f"{name} and {other_name} read {lengths}: give max_length, how many their mean reads")
         for key, weight in weights.items():
             weight.lerp_(theirs[key], 1 / count)
 

@@ -60,7 +60,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     if settings.average:
         if not isinstance(model, str | Path):
             raise ModelError("average is for a model in a folder: save this one, and export its folder")
-        average_weights(embedder, str(model), settings.average)
+        average_weights(embedder, str(model), settings.average, settings.max_length)
     config = embedder.model.config
     if embedder.model.not_plain is not None:
         raise ModelError(f"this model cannot be exported: {embedder.model.not_plain}")
