@@ -22,6 +22,7 @@ from hf_xsent import (
     XlmrWithRTLHead,
     load_bitext,
 )
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
 from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.training.run_card import RECIPE_FILE, _training_sentences, recipe_of, write_recipe, write_run_card
@@ -33,6 +34,7 @@ def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs
     folder = encoder_folders["bert"]
     records = [{"source": a, "target": b, "origin": "Tatoeba", "licence": "CC BY 2.0"} for a, b in pairs]
     bitext = load_bitext({"de": [*records[:6], *pairs[6:]]}, cleaning=None, cache_dir=tmp_path / "cache")
+    assert TextSides.from_bitext(bitext, shuffle_independently=True).ledger == bitext.ledger  # as MLM alone reads it
     model = XlmrWithRTLHead.from_backbone(str(folder), max_length=16, objectives={"translation_ranking": 1.0})
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path / "out"), max_steps=1, report_to=[])
     tokenizer = AutoTokenizer.from_pretrained(folder)

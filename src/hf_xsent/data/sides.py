@@ -112,6 +112,12 @@ class TextSides:
         """Return the number of rows of each language."""
         return {language: len(rows) for language, rows in self.ranges.items()}
 
+    @property
+    def ledger(self) -> dict[str, int]:
+        """Return the number of pairs of the bitext by origin and licence; empty for files."""
+        source, _ = next(iter(self.texts.values()))
+        return source.bitext.ledger if isinstance(source, BitextSide) else {}
+
     def __len__(self) -> int:
         return int(self._starts[-1])
 

@@ -69,8 +69,8 @@ def settings_of_run(trainer: Trainer) -> dict[str, Any]:
 
 def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
     """Return what a model card states of a run; of absolute paths, which may be private, only the last name."""
-    recipe, bitext = settings_of_run(trainer), trainer.train_dataset
-    pairs: dict[str, int] = dict(getattr(getattr(bitext, "sides", bitext), "languages", {}))
+    recipe, bitext = settings_of_run(trainer), getattr(trainer.train_dataset, "sides", trainer.train_dataset)
+    pairs: dict[str, int] = dict(getattr(bitext, "languages", {}))
     start = str(recipe.get("model", ""))
     local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
     facts = {
