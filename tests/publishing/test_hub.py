@@ -173,7 +173,7 @@ def test_what_must_not_be_published_is_refused(
     assert "is not an export: write one" in _refused(tmp_path / "thesis")
     SentenceTransformer(str(encoder_folders["bert"]), device="cpu").save_pretrained(str(tmp_path / "other"))
     assert "is not an export: write one" in _refused(tmp_path / "other")
-    for name in ("tokenizer.json", "model.safetensors"):
+    for name in ("tokenizer.json", "model.safetensors", "training.json"):
         (exported / name).rename(tmp_path / name)
         assert re.search(rf"has no {name[:5]}.*: export the model again", _refused(exported))
         (tmp_path / name).rename(exported / name)

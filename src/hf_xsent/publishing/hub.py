@@ -13,7 +13,7 @@ from huggingface_hub.errors import HTTPError
 from hf_xsent.errors import OutputError, did_you_mean
 from hf_xsent.files import readable_size
 from hf_xsent.pages.tables import Table
-from hf_xsent.publishing.export_folder import OF_EXPORTS, check_export
+from hf_xsent.publishing.export_folder import OF_EXPORTS, RUN_FACTS, check_export
 from hf_xsent.publishing.model_card import (
     NOT_ON_THE_HUB,
     add_facts,
@@ -30,7 +30,7 @@ from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
 
-_REQUIRED = ("config.json", "tokenizer.json", "model*.safetensors")
+_REQUIRED = ("config.json", "tokenizer.json", "model*.safetensors", RUN_FACTS)  # a copy by SentenceTransformer lacks it
 _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"}
 _REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"
 _NOT_UPLOADED = {".git", ".cache"}  # folders of git and of downloads, which huggingface_hub skips
@@ -68,7 +68,7 @@ def publish(settings: PublishSettings) -> Published:
     publish("exported/mine", "org/mine", results=["results.json"], **facts, dry_run=True)
     ```
     """
-    check_export(settings.folder)
+    _check_files(settings.folder)
     stated = {name: getattr(settings, name) for name in ("license", "name", "base_model", "languages", "datasets")}
     path = Path(settings.folder, "README.md")
     if not path.is_file() or is_generated(path.read_text(encoding="utf-8")):
@@ -85,13 +85,18 @@ def publish(settings: PublishSettings) -> Published:
     return Published(sizes, None if settings.dry_run else _upload(settings))
 
 
+def _check_files(folder: str | Path) -> None:
+    """Refuse a folder that is not an export, or lacks one of its files."""
+    check_export(folder)
+    for pattern in _REQUIRED:
+        if not any(Path(folder).glob(pattern)):
+            raise OutputError(f"{folder} has no {pattern}: export the model again")
+
+
 def plan_upload(folder: str | Path) -> dict[str, int]:
     """Return the size of each file of an export; refuse one with missing or pickled files or an incomplete card."""
     folder = Path(folder)
-    check_export(folder)
-    for pattern in _REQUIRED:
-        if not any(folder.glob(pattern)):
-            raise OutputError(f"{folder} has no {pattern}: export the model again")
+    _check_files(folder)
     paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
     sizes = {name.as_posix(): path.stat().st_size for name, path in paths.items() if not _NOT_UPLOADED & {*name.parts}}
     for name in sizes:
