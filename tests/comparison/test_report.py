@@ -143,6 +143,14 @@ def test_a_published_row_without_a_figure_that_was_measured_is_omitted(tmp_path:
     assert "mBERT + DAP" in text and "LaBSE, mBERT vocabulary" not in text  # published from English alone
 
 
+def test_the_report_says_how_many_texts_were_cut(results: dict[str, Any]):
+    assert "were cut" not in markdown(results)
+    for run in results["runs"]:
+        if scores := run["scores"]:
+            scores["tatoeba"] |= {"cut": {"texts": [12, 2000]}, "settings": {"max_length": 32}}
+    assert markdown(results).count("tatoeba: 12 of 2,000 texts are longer than 32 tokens and were cut.") == 1
+
+
 def test_the_markdown_has_every_table(results: dict[str, Any]):
     text = markdown(results)
     assert "| method | pooling | seeds | mean of 36 | xx→en of 36 | en→xx of 36 | mean of 4 |" in text

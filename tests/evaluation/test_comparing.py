@@ -101,7 +101,7 @@ def test_equal_models_differ_by_nothing() -> None:
     assert (found.value, found.low, found.high) == (0, 0, 0) and not found.significant
 
 
-def test_names_are_as_short_as_tells_them_apart() -> None:
+def test_names_are_shortened_while_they_differ() -> None:
     assert short_names(["runs/a", "runs/b"]) == {"runs/a": "a", "runs/b": "b"}
     assert short_names(["a", "runs/a", "."]) == {"a": "a", "runs/a": "runs/a", ".": "."}
     models = ["org/e5", "/home/me/studies/mean/training", "/home/me/studies/cls/training", "/home/me/exported"]

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-from hf_xsent import evaluate
+from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.collection import load_collection
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation import retrieval as module
 from hf_xsent.evaluation.retrieval import RetrievalTask
+from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing.evaluation_tables import read_results, tabulate
 
 CODES = ("de", "en", "sw")
@@ -140,6 +141,30 @@ def test_recall_is_shown_only_of_collections_with_more_documents_than_its_candid
         evaluation = evaluate(MODEL, {"retrieval": folder})
         heading = str(evaluation).partition("\n")[0]
         assert ("recall" in evaluation.reports[0].groups["all"]) == ("recall@100" in heading) == (count > 100)
+
+
+@pytest.mark.parametrize("prompts", [None, {"query": "Wo ", "document": "Wo "}])
+def test_texts_beyond_the_length_of_the_model_are_counted_and_warned_of(
+    encoder_folders: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture, prompts: dict[str, str] | None
+) -> None:
+    model = AlignmentForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), max_length=8, prompts=prompts)
+    model.save_pretrained(tmp_path / "model")
+    embedder = SentenceEmbedder.from_pretrained(str(tmp_path / "model"))
+    texts = [" ".join(["Wo"] * count) for count in range(1, 13)]
+    corpus = [{"_id": str(number), "text": text} for number, text in enumerate([*texts, texts[-1]])]
+    folder = _write(tmp_path / "folder", corpus, [{"_id": "q", "text": "Wo"}], "q\t3\t1\n")
+    longer = sum(count + 2 + (prompts is not None) > 8 for count in range(1, 13))
+    options: dict[str, Any] = {"tasks": {"retrieval": folder}, "output": tmp_path / "results.json", "device": "cpu"}
+    for _ in range(2):  # the second call reads what the first stored
+        caplog.clear()
+        (report,) = evaluate(str(tmp_path / "model"), **options).reports
+        assert report.cut == {"queries": [0, 1], "documents": [longer, 12]}  # different texts
+        warned = f"retrieval: {longer} of 12 documents are longer than 8 tokens and were cut: max_length up to 256"
+        assert warned in caplog.text
+    assert evaluate(embedder, options["tasks"]).reports[0].cut == report.cut and embedder.cut is None
+    caplog.clear()
+    (report,) = evaluate(str(tmp_path / "model"), **options, max_length=64).reports
+    assert report.cut == {"queries": [0, 1], "documents": [0, 12]} and "cut" not in caplog.text
 
 
 class _SentenceTransformer:

@@ -68,8 +68,9 @@ def measure(run: Run) -> None:
         task = load_task(name, run.tasks[name], run.folder.parents[1] / "cache")
         if task.needs_start:
             task = task.beside(Start(identify_model(run.model), ModelEncoder(open_start(run))))
-        scores = task.score(ModelEncoder(embedder if isinstance(task, WordAlignmentTask) else encoder))
-        run.scores.compute(run.scores_file(name), Measurement.of(task, described, scores).write)
+        encode = ModelEncoder(embedder if isinstance(task, WordAlignmentTask) else encoder)
+        measured = Measurement.of(task, described, task.score(encode), encode)
+        run.scores.compute(run.scores_file(name), measured.write)
 
 
 def open_embedder(run: Run) -> SentenceEmbedder:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.evaluation.evaluate import short_names
-from hf_xsent.evaluation.report import published_scores
+from hf_xsent.evaluation.report import Report, published_scores
 from hf_xsent.evaluation.summary import language_name
 from hf_xsent.files import write_json, write_text
 from hf_xsent.pages.charts import Mark, point_chart, standalone
@@ -83,6 +83,8 @@ def _task_section(results: Results, task: str) -> list[Part]:
         return []
     scores = task_table(results, task)
     parts: list[Part] = [f"{about['protocol']}.{' ' + PUBLISHED_NOTE if scores.quoted else ''}", scores]
+    reports = [Report(**run["scores"][task]) for run in results["runs"] if task in run["scores"]]
+    parts += [f"{text}." for text in dict.fromkeys(report.cut_texts for report in reports) if text]
     if differences.rows:
         best = row_name(results["differences"][task]["best"])
         parts += [heading(f"Differences to {best}"), f"{verdict(results, task)} {INTERVAL_NOTE}", differences]

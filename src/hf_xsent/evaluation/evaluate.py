@@ -34,6 +34,7 @@ from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_config
 from hf_xsent.models.sentence_encoder import View
+from hf_xsent.models.text_encoder import TextEncoder
 from hf_xsent.runs.claim import claim
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.store import Store
@@ -158,6 +159,7 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
             reports += new
             if settings.output is not None:
                 _write_results(settings.output, reports)
+            _warn_of_cut(new[0], embedder)
             logger.info("%s", "\n".join(report.headline(task) for report in new))
         if start is None and len(names) > 1:
             vectors.release_model(text for task in tasks if task.needs_start for text in task.inputs())
@@ -171,6 +173,14 @@ def _write_results(output: str, reports: Sequence[Report]) -> None:
     with claim(f"{output}.work/results.lock"):
         others = [report for report in read_reports(output) if report.key not in new]
         write_json(output, {"runs": [asdict(report) for report in (*others, *reports)]})
+
+
+def _warn_of_cut(report: Report, model: Any) -> None:
+    """Warn if texts were longer than the model reads."""
+    if report.cut_texts:
+        more = model.longest_input > model.max_length
+        cure = f"max_length up to {model.longest_input} reads more" if more else "split them into passages"
+        logger.warning("%s, %s: %s", report.settings["model"], report.cut_texts, cure)
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:
@@ -231,7 +241,7 @@ def measure_tasks(
 def _measure(
     task: EvaluationTask, view_settings: Mapping[str, Any], encode: Encode, path: Path | None = None
 ) -> Measurement:
-    measurement = Measurement.of(task, view_settings, task.score(encode))
+    measurement = Measurement.of(task, view_settings, task.score(encode), encode)
     if path is not None:
         measurement.write(path)
     return measurement
@@ -282,6 +292,11 @@ def _evaluate_object(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
     if not hasattr(model, "encode"):
         raise ModelError(f"{type(model).__name__} has no encode: give a folder, a Hub id or a model that encodes text")
 
-    described, encode = {"model": type(model).__name__}, ModelEncoder(model)
-    reports = [Report.of(task, described, task.score(encode)) for task in tasks]
+    described: dict[str, Any] = {"model": type(model).__name__}
+    if isinstance(model, TextEncoder):
+        described["max_length"] = model.max_length
+    encode = ModelEncoder(model)
+    reports = [Report.of(task, described, task.score(encode), encode) for task in tasks]
+    for report in reports:
+        _warn_of_cut(report, model)
     return Evaluation(tasks, reports, suite=_is_suite(settings.tasks))

@@ -15,7 +15,7 @@ import numpy as np
 
 from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.significance import Difference, paired_differences
-from hf_xsent.evaluation.task import EvaluationTask, Metrics, Outcomes, Scores
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, count_cut
 from hf_xsent.pages.tables import Table
 
 NOTE = "* the 95% interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
@@ -34,21 +34,29 @@ class Report:
     groups: dict[str, Metrics]
     languages: dict[str, Metrics]
     data: str = ""  # an id on the Hub, or names of files or folders
+    cut: dict[str, list[int]] = field(default_factory=dict)  # queries, documents, texts: beyond max_length, of all
     compared_with: str = ""  # the first of several models
     differences: dict[str, dict[str, list[Any]]] = field(  # to it: value, low and high of each metric
         default_factory=dict
     )
 
     @classmethod
-    def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores | None = None) -> Report:
-        """Make the report of these scores; without scores it is empty but has the same ``stamp``."""
+    def of(
+        cls,
+        task: EvaluationTask,
+        settings: Mapping[str, Any],
+        scores: Scores | None = None,
+        encode: Encode | None = None,
+    ) -> Report:
+        """Make the report of these scores by ``encode``; without scores it is empty but has the same ``stamp``."""
         scores = scores or Scores({}, {})
         groups, languages = (
             {name: {key: round(value, 4) for key, value in figures.items()} for name, figures in part.items()}
             for part in (scores.groups, scores.languages)
         )
         settings = {**settings, **task.settings}
-        return cls(task.name, task.protocol, settings, task.fingerprint, versions(), groups, languages, task.data)
+        cut = count_cut(encode, task.inputs())
+        return cls(task.name, task.protocol, settings, task.fingerprint, versions(), groups, languages, task.data, cut)
 
     @property
     def stamp(self) -> str:
@@ -77,6 +85,14 @@ class Report:
         """Format table, settings and protocol as text."""
         return f"{self.table(task.title, task)}\n{join_settings(self.settings)}\n{self.protocol}"
 
+    @property
+    def cut_texts(self) -> str:
+        """Say how many texts were longer than the model reads; empty if none was."""
+        parts = [f"{cut:,} of {count:,} {role}" for role, (cut, count) in self.cut.items() if cut]
+        if not parts:
+            return ""
+        return f"{self.task}: {' and '.join(parts)} are longer than {self.settings['max_length']} tokens and were cut"
+
     def headline(self, task: EvaluationTask) -> str:
         """Format the main metric of all languages in one line."""
         rows = list(self.rows())
@@ -92,9 +108,11 @@ class Measurement:
     outcomes: Outcomes
 
     @classmethod
-    def of(cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores) -> Measurement:
-        """Make the report of these scores, with their outcomes."""
-        return cls(Report.of(task, settings, scores), scores.outcomes)
+    def of(
+        cls, task: EvaluationTask, settings: Mapping[str, Any], scores: Scores, encode: Encode | None = None
+    ) -> Measurement:
+        """Make the report of these scores by ``encode``, with their outcomes."""
+        return cls(Report.of(task, settings, scores, encode), scores.outcomes)
 
     def write(self, path: Path) -> None:
         """Write the file."""

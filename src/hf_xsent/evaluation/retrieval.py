@@ -86,7 +86,7 @@ class RetrievalTask(EvaluationTask):
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
-        """Average the columns; recall is NaN, and left out, in a small collection, and not all state languages."""
+        """Average the columns except those that are NaN; without languages, the last one is missing."""
         columns = zip(("ndcg", "mrr", "recall", "own"), np.moveaxis(100 * rows.mean(-2), -1, 0), strict=False)
         return {name: column for name, column in columns if not np.isnan(column).all()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from os import PathLike
@@ -14,6 +15,7 @@ import numpy as np
 
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
+from hf_xsent.models.text_encoder import TextEncoder
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -49,6 +51,9 @@ class ModelEncoder:
 
     def __init__(self, model: Any) -> None:
         self.embedder = model
+        if isinstance(model, TextEncoder):
+            self.embedder = copy(model)
+            self.embedder.cut = set()
 
     def __call__(self, sentences: Sequence[str]) -> np.ndarray:
         """Encode with the default prompt."""
@@ -64,6 +69,21 @@ def encoder_of(encode: Encode, role: str) -> Encode:
     """Return how an encoder encodes texts of one role: like all texts, unless it has ``as_role``."""
     as_role: Callable[..., np.ndarray] | None = getattr(encode, "as_role", None)
     return encode if as_role is None else partial(as_role, role)
+
+
+def count_cut(encode: Any, inputs: Iterable[tuple[str, str]]) -> dict[str, list[int]]:
+    """Return how many different texts were longer than the model reads, and how many there are.
+
+    They are counted by role, once they are encoded by a model of this package; other models give {}.
+    """
+    embedder = getattr(encode, "embedder", None)
+    if not isinstance(embedder, TextEncoder) or embedder.cut is None:
+        return {}
+    texts: dict[str, set[str]] = {}
+    for role, text in inputs:
+        texts.setdefault(role, set()).add(embedder.role_prompts[role] + text)
+    names = {"": "texts", "query": "queries", "document": "documents"}
+    return {names[role]: [len(of_role & embedder.cut), len(of_role)] for role, of_role in texts.items()}
 
 
 class Start(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 from hf_xsent.files import check_free_space
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.sentence_encoder import View
-from hf_xsent.models.text_encoder import DOCUMENT, QUERY, check_finite, prompt_of
+from hf_xsent.models.text_encoder import check_finite
 
 
 class SentenceVectors:
@@ -23,10 +23,9 @@ class SentenceVectors:
     """
 
     def __init__(self, embedder: SentenceEmbedder, views: Sequence[View], inputs: Iterable[tuple[str, str]]) -> None:
-        self.embedder: SentenceEmbedder | None = embedder
-        named = {"query": QUERY, "document": DOCUMENT}
-        prompts = {role: prompt_of(names, embedder.model.config.prompts) for role, names in named.items()}
-        self._prompts = {"": embedder.prompt, **prompts}
+        self.embedder: SentenceEmbedder | None = copy(embedder)
+        self.embedder.cut = set()
+        self._prompts = embedder.role_prompts
         self._views = list(dict.fromkeys(views))
         self._rows: dict[str, int] = {}  # of the texts encoded so far, with their prompts
         shape = (max(1, len({*self._prompted(inputs)})), embedder.width)  # of all texts

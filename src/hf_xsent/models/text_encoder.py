@@ -136,8 +136,15 @@ class TextEncoder(SentenceTransformerMethods):
         self.tokens_per_batch = usual_tokens(model.device)
         self.width = dim or model.config.dim or width
         self.prompt: str = model.config.default_prompt if prompt is None else prompt  # prepended to each sentence
+        self.cut: set[str] | None = None  # collects the texts, with their prompts, that are longer than max_length
         self.view = View(model.default_layer if layer is None else layer, model.config.pooling)
         self.check_views([self.view])
+
+    @property
+    def role_prompts(self) -> dict[str, str]:
+        """The prompts of the roles of texts: ``query``, ``document``, and none, which has the default prompt."""
+        stated = self.config.prompts
+        return {"": self.prompt, "query": prompt_of(QUERY, stated), "document": prompt_of(DOCUMENT, stated)}
 
     @property
     def pooling(self) -> str:
@@ -199,7 +206,11 @@ class TextEncoder(SentenceTransformerMethods):
                 if not isinstance(sentence, str):
                     raise ModelError(f"encode takes a list of strings, but sentence {row} is {sentence!r}: remove it")
             texts = [self.prompt + sentence for sentence in block]
-            ids += self.tokenizer(texts, truncation=True, max_length=self.max_length)["input_ids"]
+            batch = self.tokenizer(texts, truncation=True, max_length=self.max_length)
+            ids += batch["input_ids"]
+            if self.cut is not None:  # tokenizers in Python do not say what they truncate
+                rows = zip(texts, batch.encodings or (), strict=False)
+                self.cut.update(text for text, encoding in rows if encoding.overflowing)
         return ids
 
     def _embed(self, ids: list[list[int]], views: Sequence[View], language: str | None) -> list[Tensor]:
