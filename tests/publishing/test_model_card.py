@@ -212,8 +212,8 @@ def test_the_hub_gets_the_mean_of_those_tracks_of_sts17_that_mteb_has(tmp_path: 
 def test_an_incomplete_card_is_not_published(
     exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("README.md", "training.json"):
-        (exported / name).unlink()
+    (exported / "README.md").unlink()
+    write_json(exported / "training.json", {})
     assert main(["publish", str(exported), "org/mine"]) == 2
     assert (
         "README.md states no license and no language and no base_model: run hf-xsent publish" in capsys.readouterr().err
