@@ -373,6 +373,25 @@ def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(
     assert re.search("pairs/s: about .* minutes?; peak memory", message)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"eval_strategy": "epoch", "save_strategy": "epoch", "max_steps": 4},
+        {"share_of_start": 0.5},
+        {"share_of_start": 0.5, "eval_strategy": "no"},
+    ],
+)
+def test_a_dry_run_counts_the_measurements_of_the_run(
+    settings: dict[str, Any], run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="hf_xsent"):
+        run.start("--dry_run", **settings)
+    stated = caplog.messages[-1]
+    run.start(**settings)
+    count = sum("eval_accuracy" in log for log in run.metrics)
+    assert stated == f"on top, the dev pairs are measured: {count} times"
+
+
 # Masked language modelling alone
 
 

@@ -12,6 +12,8 @@ from transformers.trainer_utils import IntervalStrategy, SaveStrategy, Scheduler
 
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import peak_memory_mib
+from hf_xsent.training.conflicts import AUTO
+from hf_xsent.training.retention import SHARES
 
 _STEPS = 3  # of a dry run; the first one is warm-up
 
@@ -39,20 +41,29 @@ def pairs_per_step(arguments: AlignmentTrainingArguments) -> int:
 
 
 def count_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
-    """Return the number of steps of the full run; an epoch has whole batches, at least one."""
+    """Return the number of steps of the full run."""
+    if arguments.max_steps > 0:
+        return arguments.max_steps
+    return math.ceil(arguments.num_train_epochs * _steps_of_epoch(arguments, pairs))
+
+
+def _steps_of_epoch(arguments: AlignmentTrainingArguments, pairs: int) -> int:
+    """Return the steps of an epoch, which has whole batches, at least one."""
     batches = max(1, pairs // (arguments.train_batch_size * arguments.world_size))
-    epochs_in_steps = math.ceil(arguments.num_train_epochs * math.ceil(batches / arguments.gradient_accumulation_steps))
-    return arguments.max_steps if arguments.max_steps > 0 else epochs_in_steps
+    return math.ceil(batches / arguments.gradient_accumulation_steps)
 
 
-def count_measurements(arguments: AlignmentTrainingArguments, steps: int) -> int:
-    """Return how often a run with this number of steps measures its dev pairs."""
+def count_measurements(arguments: AlignmentTrainingArguments, steps: int, pairs: int) -> int:
+    """Return how often a run with this number of steps measures its dev pairs, the choice of a share included."""
+    share = arguments.share_of_start
+    around = int(arguments.eval_on_start) + (len(SHARES) + 1 if share == AUTO else bool(share))
     if arguments.eval_strategy == IntervalStrategy.NO:
-        return 0
-    if arguments.eval_strategy == IntervalStrategy.EPOCH:
-        return int(arguments.eval_on_start) + math.ceil(arguments.num_train_epochs)
+        return around
     every = arguments.eval_steps or 1
-    return int(arguments.eval_on_start) + math.ceil(steps / (every if every >= 1 else math.ceil(every * steps)))
+    every = every if every >= 1 else math.ceil(every * steps)
+    if arguments.eval_strategy == IntervalStrategy.EPOCH:
+        every = _steps_of_epoch(arguments, pairs)
+    return around + math.ceil(steps / every)
 
 
 def forecast(arguments: AlignmentTrainingArguments, steps: int, logs: Sequence[Mapping[str, float]]) -> str:

@@ -90,7 +90,7 @@ def dry_run(
     training = recipe.training
     steps = count_steps(training, len(train))
     schedule_options(training, steps)
-    measurements = count_measurements(training, steps) if has_dev else 0
+    measurements = count_measurements(training, steps, len(train)) if has_dev else 0
     encodes_first = model.config.caches_features and recipe.data.features != "none"
     rows: Any = TextSides.first(train, _SENTENCES_OF_DRY_RUN) if encodes_first else train
     with short_run(training):
