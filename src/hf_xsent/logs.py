@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 from tqdm import tqdm
@@ -43,6 +46,31 @@ class TqdmHandler(logging.Handler):
             tqdm.write(self.format(record), file=sys.stderr)
         except Exception:
             self.handleError(record)
+
+
+class _Collector(logging.Handler):
+    """Collect the warnings that this thread logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.warnings: list[str] = []
+        self._thread = get_ident()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add the text of a warning."""
+        if record.thread == self._thread:
+            self.warnings.append(record.getMessage())
+
+
+@contextmanager
+def collecting_warnings() -> Iterator[list[str]]:
+    """Yield a list of the warnings of this package in the block, to be stored with a result and repeated with it."""
+    collector, ours = _Collector(), logging.getLogger("hf_xsent")
+    ours.addHandler(collector)
+    try:
+        yield collector.warnings
+    finally:
+        ours.removeHandler(collector)
 
 
 class Progress(tqdm):

@@ -178,6 +178,17 @@ def test_a_document_that_may_not_be_read_is_skipped(
     assert align(folders, model, on_error="skip").pairs == 12 + 10
 
 
+def test_warnings_about_documents_are_repeated_when_the_command_resumes(
+    folders: Path, model: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folders / "fr" / "b.txt").write_text(text("fr", *range(300, 312)))
+    for _ in range(2):
+        caplog.clear()
+        assert align(folders, model).pairs
+        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(warnings) == 1 and "b.txt do not seem to be translations" in warnings[0]
+
+
 def test_the_reason_to_skip_a_document_names_its_own_files(
     folders: Path, model: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,10 +6,8 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from hf_xsent.data.readers.hub import hub_commit
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_stamp, write_json
+from hf_xsent.logs import Progress, collecting_warnings
 from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
@@ -67,15 +66,13 @@ class CachedPairs:
         drop_repeats = self.cleaning is not None and self.cleaning.repeated
         key = (lambda pair: hash_texts(*pair[:2])) if drop_repeats else None
         pairs, path = self._passing_pairs(counts), folder / PAIRS_FILE
-        with _collecting_warnings() as warnings:
+        with collecting_warnings() as warnings:
             write_distinct(path, arrow_columns(), pairs, counts, key, self.max_pairs, self.max_pairs_choice)
         counts.require_pairs(" and ".join(source.name for source in self.sources))
         write_json(folder / _WARNINGS_FILE, warnings)
 
     def _passing_pairs(self, counts: CleaningCounts) -> Iterator[LinkedPair]:
         """Yield the pairs that pass the rules; count pairs read, removed and bad."""
-        from hf_xsent.logs import Progress
-
         rows = ((source.target_language, row) for source in self.sources for row in read_linked_pairs(source))
         checkers = {
             source.target_language: self.cleaning.pair_checker(self.language, source.target_language)
@@ -102,31 +99,6 @@ def _read(folder: Path) -> tuple[CleaningCounts, list[str]]:
     return read_counts(folder / PAIRS_FILE), warnings
 
 
-class _Collector(logging.Handler):
-    """Collect the warnings that this thread logs."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.warnings: list[str] = []
-        self._thread = get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Add the text of a warning."""
-        if record.thread == self._thread:
-            self.warnings.append(record.getMessage())
-
-
-@contextmanager
-def _collecting_warnings() -> Iterator[list[str]]:
-    """Yield a list of the warnings that the readers log in the block."""
-    collector, readers = _Collector(), logging.getLogger("hf_xsent.data")
-    readers.addHandler(collector)
-    try:
-        yield collector.warnings
-    finally:
-        readers.removeHandler(collector)
-
-
 def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
     """Return the hashes (rows × 2) of all sources and targets, computed once and memory-mapped."""
     return Store(pairs.parent).get(
@@ -137,8 +109,6 @@ def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
 
 
 def _write_side_hashes(pairs: Path, path: Path) -> None:
-    from hf_xsent.logs import Progress
-
     with path.open("wb") as file:
         for batch in Progress(read_batches(pairs), desc="hashing sentences", unit=" batches", delay=2):
             sides: list[Any] = [map(hash_texts, batch.column(side).to_pylist()) for side in range(2)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from hf_xsent.documents.settings import AlignDocumentsSettings
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, write_arrays
+from hf_xsent.logs import collecting_warnings
 from hf_xsent.models.encoder import Encoder, open_encoder
 from hf_xsent.runs.engines import engine, is_first_process
 from hf_xsent.runs.identity import identify_files
@@ -69,16 +70,17 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
         key = digest([*decisive, list(map(str, files)), content])
         documents[f"{key}.jsonl"] = (name, files[0], files[1])
     store = Store(settings.work_folder / "aligned")
+    cached = documents.keys() - store.missing(documents)
     fill(store, list(documents), AlignmentJob(encoder, settings, documents), "aligning")
     if not is_first_process():
         return None
-    count = write_records(settings.output, COLUMNS, _records(store, documents, settings))
+    count = write_records(settings.output, COLUMNS, _records(store, documents, settings, cached))
     return AlignedDocuments(count, settings.output)
 
 
 @dataclass(frozen=True)
 class AlignmentJob:
-    """Align documents, and write the pairs of each as JSON Lines, or the error for which it is skipped."""
+    """Align documents, and write the pairs and warnings of each as JSON Lines, or the error that skips it."""
 
     encoder: Encoder
     settings: AlignDocumentsSettings
@@ -87,12 +89,14 @@ class AlignmentJob:
     def __call__(self, name: str, path: Path) -> None:
         """Read, encode, align, write."""
         document = self.documents[name]
-        try:
-            rows = self._align(document)
-        except DataError as error:
-            if self.settings.on_error == "raise":
-                raise
-            rows = [{"error": str(error)}]
+        with collecting_warnings() as warnings:
+            try:
+                rows = self._align(document)
+            except DataError as error:
+                if self.settings.on_error == "raise":
+                    raise
+                rows = [{"error": str(error)}]
+        rows += [{"warning": warning} for warning in warnings]
         path.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), "utf-8")
 
     def _align(self, pair: DocumentPair) -> list[dict[str, Any]]:
@@ -130,14 +134,17 @@ class AlignmentJob:
 
 
 def _records(
-    store: Store, documents: Mapping[str, DocumentPair], settings: AlignDocumentsSettings
+    store: Store, documents: Mapping[str, DocumentPair], settings: AlignDocumentsSettings, cached: Collection[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the pairs of all documents; report those that were skipped."""
+    """Yield the pairs of all documents; report those that were skipped, and repeat the warnings of those cached."""
     skipped = []
     for key, (name, *_) in documents.items():
         for row in store.read(key, _read_rows):
             if "error" in row:
                 skipped.append(f"{name}: {row['error']}")
+            elif "warning" in row:
+                if key in cached:
+                    logger.warning("%s", row["warning"])
             elif settings.threshold is None or row["score"] >= settings.threshold:
                 yield row | {"document": name}
     if skipped and (settings.on_error == "raise" or len(skipped) == len(documents)):
