@@ -153,6 +153,7 @@ def test_sentences_of_test_sets_are_excluded_and_counted(tmp_path: Path) -> None
     (tests / "tatoeba.deu-eng.deu").write_text("DE  Satz 7\nnirgends\n", encoding="utf-8")
     (tests / "de-en.test.en").write_text("en-01\tsentence 8\n", encoding="utf-8")
     rules = CleaningRules.parse([f"exclude={tests}/*.deu", f"exclude={tests}/*.en"], clean=False)
+    assert CleaningRules(exclude=tests).exclude == CleaningRules(exclude=[tests]).exclude == [str(tests)]  # type: ignore
     options = {"cache_dir": tmp_path / "cache", "cleaning": rules}
     found = load_bitext({"de": str(tmp_path / "de.tsv")}, **options)
     assert [pair["target"] for pair in found if pair["target"] in ("sentence 7", "sentence 8")] == []

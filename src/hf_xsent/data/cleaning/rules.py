@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -74,6 +75,12 @@ class PairRules:
         "Files, folders or globs of test sets, plain text or TSV: remove pairs that have one of their sentences, "
         "ignoring case and whitespace.",
     )
+
+    def __post_init__(self) -> None:
+        """Take paths to exclude as a list of texts."""
+        if self.exclude is not None:
+            paths = [self.exclude] if isinstance(self.exclude, str | os.PathLike) else self.exclude
+            object.__setattr__(self, "exclude", [os.fspath(path) for path in paths])
 
     @classmethod
     def none(cls) -> Self:
