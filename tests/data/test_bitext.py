@@ -5,6 +5,7 @@ import pickle
 import shutil
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
@@ -17,7 +18,7 @@ from hf_xsent.data.cleaning.repeats import normalise
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.sources import BitextSource
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, RecipeError
 
 
 def _write(path: Path, pairs: list[tuple[str, str]]) -> Path:
@@ -134,6 +135,17 @@ def test_a_random_cap_takes_pairs_from_the_whole_file(tmp_path: Path, repeated: 
 def test_an_unknown_cap_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="max_pairs_choice must be 'first' or 'random', not 'last'"):
         load_bitext({"de": str(_write(tmp_path / "de.tsv", _sentences("de", 9)))}, max_pairs_choice="last")
+
+
+def test_rules_may_be_a_mapping_of_those_that_change(tmp_path: Path) -> None:
+    pairs = [*_sentences("de", 12), *_sentences("de", 1), ("gleich", "gleich")]
+    options: Any = {"data": {"de": pairs}, "cache_dir": tmp_path}
+    bitext = load_bitext(cleaning={"max_characters": 10, "repeated": False}, **options)
+    assert bitext.report.languages["de"].removed == {"max_characters": 2, "identical": 1} and len(bitext) == 11
+    with pytest.raises(RecipeError, match="cleaning: unknown key 'max_character'; did you mean 'max_characters'"):
+        load_bitext(cleaning={"max_character": 10}, **options)
+    with pytest.raises(DataError, match="cleaning takes rules, such as .*, or None, not False"):
+        load_bitext(cleaning=False, **options)  # type: ignore[arg-type]
 
 
 def test_small_languages_hold_out_a_share_of_their_pairs(tmp_path: Path) -> None:

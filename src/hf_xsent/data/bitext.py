@@ -23,6 +23,7 @@ from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_digest
+from hf_xsent.settings.read import read_settings
 
 __all__ = ["Bitext", "BitextSource", "load_bitext", "read_pairs", "resolve_sources"]
 
@@ -39,7 +40,7 @@ def load_bitext(
     *,
     target_language: str = "en",
     columns: Columns | Mapping[str, Columns] | None = None,
-    cleaning: CleaningRules | None = CleaningRules(),  # noqa: B008 - frozen
+    cleaning: CleaningRules | Mapping[str, Any] | None = CleaningRules(),  # noqa: B008 - frozen
     on_error: OnError = "raise",
     cache_dir: str | PathLike[str] | None = None,
     max_pairs: int | None = None,
@@ -58,7 +59,8 @@ def load_bitext(
         a `Bitext`, which keeps its target language.
     columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the
         only or first two. A mapping from language or file name sets the columns of each file.
-    cleaning: rules that remove pairs; None removes none.
+    cleaning: rules that remove pairs, or a mapping that changes the default ones, such as ``{"max_characters": 200}``;
+        None removes none.
     on_error: ``raise`` the error of the first bad row, or ``skip`` and count bad rows.
     max_pairs: retain at most N cleaned pairs of each language.
     max_pairs_choice: retain the ``first`` pairs, or a ``random`` sample that is the same in every run.
@@ -71,6 +73,10 @@ def load_bitext(
     print(bitext, bitext[0], bitext[:2].to_dataset())
     ```
     """
+    if isinstance(cleaning, Mapping):
+        cleaning = read_settings(CleaningRules, cleaning, where="cleaning")
+    if not isinstance(cleaning, CleaningRules | None):
+        raise DataError(f"cleaning takes rules, such as {{'max_characters': 200}}, or None, not {cleaning!r}")
     target_language = data.target_language if isinstance(data, Bitext) else target_language
     for name, value, choices in (
         ("max_pairs_choice", max_pairs_choice, ("first", "random")),
