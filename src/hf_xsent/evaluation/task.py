@@ -74,10 +74,11 @@ def encoder_of(encode: Encode, role: str) -> Encode:
 def count_cut(encode: Any, inputs: Iterable[tuple[str, str]]) -> dict[str, list[int]]:
     """Return how many different texts were longer than the model reads, and how many there are.
 
-    They are counted by role, once they are encoded by a model of this package; other models give {}.
+    They are counted by role, once they are encoded by a model of this package; other models, and tokenizers in Python,
+    give {}.
     """
     embedder = getattr(encode, "embedder", None)
-    if not isinstance(embedder, TextEncoder) or embedder.cut is None:
+    if not isinstance(embedder, TextEncoder) or embedder.cut is None or not embedder.tokenizer.is_fast:
         return {}
     texts: dict[str, set[str]] = {}
     for role, text in inputs:

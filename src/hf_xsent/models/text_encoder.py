@@ -208,7 +208,7 @@ class TextEncoder(SentenceTransformerMethods):
             texts = [self.prompt + sentence for sentence in block]
             batch = self.tokenizer(texts, truncation=True, max_length=self.max_length)
             ids += batch["input_ids"]
-            if self.cut is not None:  # tokenizers in Python do not say what they truncate
+            if self.cut is not None:  # tokenizers in Python have no encodings
                 rows = zip(texts, batch.encodings or (), strict=False)
                 self.cut.update(text for text, encoding in rows if encoding.overflowing)
         return ids
