@@ -26,7 +26,7 @@ from hf_xsent.evaluation.report import Report
 from hf_xsent.files import write_json
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
 from hf_xsent.publishing.hub import check_card, plan_upload
-from hf_xsent.publishing.model_card import facts_of_run, render_card
+from hf_xsent.publishing.model_card import _method, facts_of_run, render_card
 from hf_xsent.runs.identity import identify_model
 
 ROOT = Path(__file__).parents[2]
@@ -388,6 +388,13 @@ def test_the_table_shows_the_start_and_the_hub_the_name_of_the_pool(tmp_path: Pa
     assert [row[-2:] for row in table.table.rows] == [[pytest.approx(41.55), "+48.54 (+40.00 to +50.00)"]] * 2
     assert table.result is not None
     assert (table.result.dataset_type, table.result.dataset_name) == ("ntrex", "ntrex (1 language)")
+
+
+def test_masked_language_modelling_alone_is_not_called_alignment() -> None:
+    alone = {"masked_language_modeling": {"weight": 1.0}}
+    assert _method({"method": "alignment", "objectives": alone})["title"] == "masked language modelling"
+    both = {"translation_ranking": 1, **alone}
+    assert _method({"method": "alignment", "objectives": both})["title"] == "sentence alignment"
 
 
 def test_files_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:

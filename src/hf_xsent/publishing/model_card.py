@@ -69,9 +69,9 @@ def render_card(facts: Mapping[str, Any], tables: Sequence[EvaluationTable] = ()
 def _method(recipe: Mapping[str, Any]) -> dict[str, str]:
     """Return title, description and citation of the recipe's method."""
     objectives = recipe.get("objectives") or {}
-    alone = [*objectives] == ["translation_ranking"]
     methods: dict[str, dict[str, str]] = yaml.safe_load(resource("methods.yaml"))
-    method = methods["translation_ranking" if alone else str(recipe.get("method", "alignment"))]
+    alone = next(iter(objectives)) if len(objectives) == 1 else ""
+    method = methods[alone if alone in methods else str(recipe.get("method", "alignment"))]
     ranking = objectives.get("translation_ranking")
     if isinstance(ranking, Mapping) and ranking.get("own_side"):
         method["what"] += " A sentence is also contrasted with the others on its side."
