@@ -416,6 +416,37 @@ def test_a_second_training_of_a_trainer_is_that_of_a_new_one(
         assert torch.equal(trained, weight)
 
 
+class _Fails(TrainerCallback):
+    """Ends the first training between two batches of its third step."""
+
+    failed = False
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == 2 and not self.failed:
+            self.failed = True
+            raise RuntimeError("out of memory")
+
+
+def test_a_step_that_failed_leaves_nothing_for_the_resumed_run(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    settings = {"objectives": {"momentum_contrast": {"queue_size": 16}}, "dropout": 0}
+    options = {"gradient_accumulation_steps": 2, "max_steps": 4, "save_steps": 2, "logging_steps": 4}
+    trainers = [
+        _trainer(encoder_folders["bert"], _arguments(tmp_path / name, **options), {"de": pairs}, **settings)
+        for name in ("failed", "whole")
+    ]
+    trainers[0].add_callback(_Fails())
+    with pytest.raises(RuntimeError, match="out of memory"):
+        trainers[0].train()
+    trainers[0].train(resume_from_checkpoint=True)
+    trainers[1].train()
+    for weight, whole in zip(*(trainer.model.state_dict().values() for trainer in trainers), strict=True):
+        assert torch.equal(weight, whole)
+    losses = [[log["loss_momentum_contrast"] for log in one.state.log_history if "loss" in log] for one in trainers]
+    assert losses[0] == losses[1]
+
+
 def test_a_share_of_the_start_is_one_of_language_embeddings_too(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
 ) -> None:

@@ -129,6 +129,9 @@ class Objective(nn.Module):
     def train_critic(self, embed: Callable[[], SentencePairs], learning_rate: float) -> None:
         """Train a critic on a batch, which ``embed`` embeds, before the step of the other weights."""
 
+    def begin_training(self) -> None:
+        """Discard what an interrupted step of an earlier training left."""
+
     def end_step(self, encoder: nn.Module) -> None:
         """Update state once after each optimizer step."""
 

@@ -145,6 +145,10 @@ class MomentumContrast(SentenceObjective):
         same = [own[:, None] == queued for own in identities.T for queued in self.identities.T]
         return torch.stack(same).any(0)
 
+    def begin_training(self) -> None:
+        """Discard the keys of an interrupted step."""
+        self._waiting.clear()
+
     @torch.no_grad()
     def end_step(self, encoder: nn.Module) -> None:
         """Update the momentum encoder (eq. 1), then replace the oldest keys by those of the step."""

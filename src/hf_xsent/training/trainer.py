@@ -170,6 +170,10 @@ class AlignmentTrainer(RunTrainer):
     def before_training(self) -> None:
         """Copy and measure the start; no checkpoint is loaded yet."""
         super().before_training()
+        self._sums.clear()  # of an interrupted training
+        self._batches = self._pairs = 0
+        for objective in self.model.objectives.values():
+            objective.begin_training()
         needs: dict[str, Callable[[], Any]] = {}
         if self.args.share_of_start:
             needs["share_of_start"] = partial(starting_weights, self.model)
