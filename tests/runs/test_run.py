@@ -134,6 +134,21 @@ def test_changes_are_refused_or_recorded(tmp_path: Path) -> None:
     assert state.changes == [{"step": 5, "changed": {"seed": [1, 2]}}]
 
 
+def test_a_run_that_resumes_and_fails_before_a_new_checkpoint_stays_as_it_was(tmp_path: Path) -> None:
+    train(tmp_path, 5)
+    before = RunState.read(tmp_path)
+    changed = Run(tmp_path, allow_changes=True)
+    with pytest.raises(KeyError), changed.training({**IDENTITY, "seed": 2}):
+        assert RunState.read(tmp_path) != before
+        raise KeyError("a setting that the checkpoint does not fit")
+    assert RunState.read(tmp_path) == before
+    with pytest.raises(KeyError), changed.training({**IDENTITY, "seed": 2}):
+        (tmp_path / "checkpoint-6").mkdir()
+        raise KeyError
+    state = RunState.read(tmp_path)
+    assert state is not None and state.changes and state.finished_at_step is None
+
+
 def test_a_finished_run_stays_finished(tmp_path: Path) -> None:
     train(tmp_path, 5)
     assert Run(tmp_path, resume=True).finished_at(IDENTITY) == 5

@@ -162,12 +162,24 @@ class Run:
 
     @contextmanager
     def training(self, identity: Mapping[str, Any]) -> Iterator[None]:
-        """Claim the folder while the run trains, after it is prepared and its identity is compared and recorded."""
+        """Claim the folder while the run trains, after it is prepared and its identity is compared and recorded.
+
+        A resumed run that fails before its first new checkpoint leaves the recorded state as it was.
+        """
         self.check()
         with claim_folder(self.folder):
             self._check_content()
+            earlier = RunState.read(self.folder)
             self._prepare(plain(identity))
-            yield
+            prepared = self.state
+            try:
+                yield
+            except BaseException:
+                newest = next((str(path) for path in checkpoints_of(self.folder)), None)
+                placed = self.state is not prepared or self.unfinished.exists()
+                if earlier is not None and self.checkpoint == newest is not None and not placed:
+                    earlier.write(self.folder)
+                raise
 
     def place_model(self) -> None:
         """Move the final model into place; it replaces that of the run before."""
