@@ -98,3 +98,16 @@ def test_a_short_a_hidden_bar_and_one_without_a_reader_write_nothing(often: pyte
     for _ in bar:
         time.sleep(0.05)
     assert bar.disable and not often.messages
+
+
+def test_collected_warnings_are_shown_to_those_who_configured_no_logging() -> None:
+    code = (
+        "import logging\n"
+        "from hf_xsent.logs import collecting_warnings\n"
+        "with collecting_warnings() as warnings:\n"
+        "    logging.getLogger('hf_xsent.data').warning('a third language')\n"
+        "logging.getLogger('hf_xsent.data').warning('after it')\n"
+        "assert warnings == ['a third language']"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stderr.splitlines() == ["a third language", "after it"]

@@ -66,11 +66,15 @@ class _Collector(logging.Handler):
 def collecting_warnings() -> Iterator[list[str]]:
     """Yield a list of the warnings of this package in the block, to be stored with a result and repeated with it."""
     collector, ours = _Collector(), logging.getLogger("hf_xsent")
-    ours.addHandler(collector)
+    usual = None if ours.hasHandlers() else logging.lastResort  # which shows warnings if there is no handler
+    handlers = [collector, *([usual] if usual else [])]
+    for handler in handlers:
+        ours.addHandler(handler)
     try:
         yield collector.warnings
     finally:
-        ours.removeHandler(collector)
+        for handler in handlers:
+            ours.removeHandler(handler)
 
 
 class Progress(tqdm):

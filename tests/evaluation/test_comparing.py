@@ -68,6 +68,13 @@ def test_differences_are_those_of_the_figures_and_the_table_marks_clear_ones() -
     assert "no clear difference (mean over group all); model 2 - model 0: " in text
 
 
+def test_a_verdict_names_other_metrics_that_clearly_got_worse() -> None:
+    reports = _reports(Noisy(0.5), Noisy(0.3))
+    reports["model 1"].differences["all"] |= {"forward": [-5.0, -9.0, -1.0], "backward": [-5.0, -9.0, 1.0]}
+    verdict = comparison_table(TASK, reports).splitlines()[-2]
+    assert verdict.startswith("model 1 scores higher") and verdict.endswith("; but xx→en -5.00 (-9.00 to -1.00)")
+
+
 def test_an_interval_is_as_wide_as_theory_says() -> None:
     """The mean of n independent 0/1 differences has the standard error of its variance / n."""
     rng = np.random.default_rng(0)

@@ -225,7 +225,12 @@ def test_titles_headers_and_columns_are_read_as_in_beir_and_trec(
 @pytest.mark.parametrize(
     ("corpus", "queries", "judgements", "message"),
     [
-        ([{"_id": "a"}], [], "", r"corpus.jsonl:1: not an object with the fields _id and text"),
+        (
+            [{"_id": "a", "body": "b"}],
+            [],
+            "",
+            r"corpus.jsonl:1: a record has the fields _id and text, .* it has _id, body",
+        ),
         (None, [{"_id": "q", "text": "x"}] * 2, "", r"queries.jsonl:2: the _id 'q' is that of an earlier line"),
         ([], [{"_id": "q", "text": "x", "language": "german"}], "", r"corpus.jsonl is empty"),
         ([{"_id": "a", "text": "x", "language": "german"}], [], "", r"corpus.jsonl:1: unknown language .* is 'de'"),

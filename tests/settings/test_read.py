@@ -287,7 +287,7 @@ def test_a_mapping_may_be_text_in_flags_recipes_and_python(text: str) -> None:
     ("stated", "flags", "error"),
     [
         ({"sed": 1}, {}, "run.yaml: unknown key 'sed'; did you mean 'seed'?"),
-        ({3: 1}, {}, "run.yaml: unknown key 3"),
+        ({3: 1}, {}, "run.yaml: unknown key 3: use one of learning_rate, data, languages, seed, name"),
         ({"seed": "x"}, {}, "run.yaml: seed takes a whole number, not 'x'"),
         ({"languages": {"de": 1}}, {}, "run.yaml: languages takes a list, not {'de': 1}"),
         ({"data": {"de": {"a": 1}}}, {}, "run.yaml: data: de takes text, a number or a list of them, not {'a': 1}"),

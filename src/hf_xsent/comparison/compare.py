@@ -6,7 +6,9 @@ import logging
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -58,7 +60,8 @@ def compare(study: Study) -> StudyResults | Table:
     if study.dry_run:
         rows = [[run.name, run.steps, "finished" if run.finished else "to do", run.folder.name] for run in runs]
         return Table(["run", "steps", "state", "folder"], rows)
-    _run_all(study, runs)
+    with _sigterm_as_interrupt():
+        _run_all(study, runs)
     results = _report(study, runs)
     if failed := sum(run["state"] == "failed" for run in results["runs"]):
         raise TrainingError(
@@ -112,9 +115,26 @@ def _run_all(study: Study, runs: Sequence[Run]) -> None:
                 logger.info("another process works on run %d of %d: %s", number, len(left), run.name)
             elif not run.finished:  # by another process meanwhile
                 logger.info("run %d of %d: %s, %s", number, len(left), run.name, run.folder / LOG_FILE)
-                train_and_measure(run)
+                try:
+                    train_and_measure(run)
+                except KeyboardInterrupt:
+                    logger.warning("stopped during run %d of %d: the same command continues it", number, len(left))
+                    raise
                 done += 1
                 _report(study, runs)
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM stop a study as Ctrl-C does: the run saves before the command ends."""
+    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _report(study: Study, runs: Sequence[Run]) -> dict[str, Any]:

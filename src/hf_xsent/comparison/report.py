@@ -71,7 +71,8 @@ def verdict(results: Results, task: str) -> str:
     first = row_name(differences["best"])
     near = [row for row in differences["others"] if row["interval"] is None or row["interval"][1] >= 0]
     if not near:
-        return f"Best: {first}."
+        unfinished = any(run["state"] != "finished" for run in results["runs"])
+        return f"Best{' so far' if unfinished else ''}: {first}."
     if all(row["interval"] for row in near):
         return f"No clear winner: noise could explain the lead of {first} over {'; '.join(map(row_name, near))}."
     return f"Highest: {first}, but not every difference has an interval: train more seeds, or measure more items."

@@ -18,6 +18,9 @@ from hf_xsent.evaluation.significance import Difference, paired_differences
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, count_cut
 from hf_xsent.pages.tables import Table
 
+_HIGHER_IS_BETTER = {  # of the metrics beside the main ones
+    *("alone", "backward", "forward", "margin", "mean", "mean_5", "mrr", "pool", "r_precision", "recall"),
+}
 NOTE = "* the 95% interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
 
@@ -167,7 +170,7 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
         rows.append(row)
     headings = (heading for name in others for heading in (name, "difference (95% interval)"))
     title = f"{task.title}, {task.headings[metric]}"
-    verdicts = "\n".join(_verdict(first, name, reports[name].differences, metric) for name in others)
+    verdicts = "\n".join(_verdict(task, first, name, reports[name].differences) for name in others)
     return f"{Table([title, first, *headings], rows)}\n{NOTE}\n{verdicts}\n{task.protocol}"
 
 
@@ -180,14 +183,35 @@ def _overall(differences: Mapping[str, Any]) -> str:
     return "all" if "all" in differences else list(differences)[-1]
 
 
-def _verdict(first: str, name: str, differences: Mapping[str, Mapping[str, list[Any]]], metric: str) -> str:
+def _verdict(
+    task: type[EvaluationTask] | EvaluationTask,
+    first: str,
+    name: str,
+    differences: Mapping[str, Mapping[str, list[Any]]],
+) -> str:
     """Write a sentence on whether a model is better than the first by the overall mean."""
     group = _overall(differences)
-    difference = Difference(*differences[group][metric])
+    difference = Difference(*differences[group][task.main_metric])
+    result = "no clear difference"
     if difference.significant:
         better, worse = (name, first) if difference.value > 0 else (first, name)
-        return f"{better} scores higher than {worse} (mean over group {group}); {name} - {first}: {difference}"
-    return f"no clear difference (mean over group {group}); {name} - {first}: {difference}"
+        result = f"{better} scores higher than {worse}"
+    verdict = f"{result} (mean over group {group}); {name} - {first}: {difference}"
+    return "; but ".join([verdict, *opposite_differences(task, differences)])
+
+
+def opposite_differences(
+    task: type[EvaluationTask] | EvaluationTask, differences: Mapping[str, Mapping[str, list[Any]]]
+) -> list[str]:
+    """Name the other metrics of the overall mean that clearly differ, and not in the direction of the main one."""
+    overall = differences[_overall(differences)]
+    main = Difference(*overall[task.main_metric])
+    others = {key: Difference(*overall[key]) for key in overall if key in _HIGHER_IS_BETTER and key != task.main_metric}
+    return [
+        f"{task.headings[key]} {other}"
+        for key, other in others.items()
+        if other.significant and not (main.significant and main.value * other.value > 0)
+    ]
 
 
 def task_table(task: EvaluationTask, reports: Sequence[Report]) -> str:

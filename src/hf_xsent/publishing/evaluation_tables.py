@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult
 
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.registry import TASKS
-from hf_xsent.evaluation.report import Report, join_settings, read_reports
+from hf_xsent.evaluation.report import Report, join_settings, opposite_differences, read_reports
 from hf_xsent.evaluation.significance import Difference
 from hf_xsent.pages.tables import Table
 
@@ -80,9 +80,14 @@ def _table(report: Report, expected: Mapping[str, Any], start: str) -> Evaluatio
     return EvaluationTable(
         title=f"{task.title}{f' of {own}' if (own := _own_data(report)) else ''}, {measured}",
         table=_with_start(report.table(task.unit, task), report, start),
-        note=f"{report.protocol}. {join_settings(report.settings)}.",
+        note=f"{report.protocol}. {join_settings(report.settings)}.{_in_other_directions(report)}",
         result=_result(report, measured) if as_exported and report.task in _ON_THE_HUB else None,
     )
+
+
+def _in_other_directions(report: Report) -> str:
+    others = opposite_differences(TASKS[report.task], report.differences) if report.differences else []
+    return f" Differences in the other direction: {'; '.join(others)}." if others else ""
 
 
 def _own_data(report: Report) -> str:

@@ -19,6 +19,7 @@ from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
 
 Flags = Mapping[str, Sequence[str]]  # the words after each flag
 Settings = TypeVar("Settings")
+_LISTED = 10  # keys at most, in an error
 
 
 def read_settings(
@@ -80,7 +81,8 @@ def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None
     """Raise an error for the first unknown key."""
     for key in keys:
         if key not in known:
-            raise RecipeError(f"{where}unknown key {shortened(key)}{suggestion(str(key), known)}")
+            listed = f": use one of {', '.join(known)}" if len(known) <= _LISTED else ""
+            raise RecipeError(f"{where}unknown key {shortened(key)}{suggestion(str(key), known) or listed}")
 
 
 def _replace_entry(flag: str, values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hf_xsent.training.callbacks import peak_memory_mib
 from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.retention import SHARES
 
-_STEPS = 3  # of a dry run; the first one is warm-up
+_STEPS = 3  # of a dry run, unless the run has fewer; the first one is warm-up
 
 
 @contextmanager
@@ -23,7 +23,8 @@ def short_run(arguments: AlignmentTrainingArguments) -> Iterator[None]:
     """Change the arguments to a few steps in a temporary folder, without checkpoints and measurements."""
     with TemporaryDirectory() as folder:
         arguments.output_dir = folder
-        arguments.max_steps, arguments.logging_steps = _STEPS, 1
+        few = arguments.max_steps if arguments.max_steps > 0 else _STEPS
+        arguments.max_steps, arguments.logging_steps = max(2, min(few, _STEPS)), 1
         arguments.logging_strategy = IntervalStrategy.STEPS
         arguments.eval_strategy = IntervalStrategy.NO
         arguments.save_strategy = SaveStrategy.NO

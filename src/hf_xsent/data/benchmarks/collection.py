@@ -89,7 +89,8 @@ def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
         place, values = f"{path}:{number}", record if isinstance(record, dict) else {}
         name, text, title = (values.get(key) for key in ("_id", "text", "title"))
         if not (isinstance(name, str | int) and isinstance(text, str) and isinstance(title, str | None)):
-            raise DataError(f"{place}: not an object with the fields _id and text, and perhaps title, each a text")
+            found = f"it has {', '.join(values) or 'none'}"
+            raise DataError(f"{place}: a record has the fields _id and text, and perhaps title, each a text; {found}")
         code = _language(place, values.get("language") or NOT_STATED)
         yield place, str(name), f"{title or ''} {text}".strip(), code
     if not number:
