@@ -325,6 +325,17 @@ def test_results_of_the_run_and_of_its_export_are_one_table(trained: Path, resul
     assert card.count("| mean of all |") == card.count("value: 85.0") == 1 and "language:\n- de\n" in card
 
 
+def test_a_card_has_only_the_last_results_of_a_file_that_has_changed(
+    trained: Path, results: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = json.loads(results.read_text("utf-8"))["runs"][0] | {"data": "gold.tsv"}
+    before = run | {"data_fingerprint": "before", "groups": {"all": run["groups"]["all"] | {"mean": 12.0}}}
+    results.write_text(json.dumps({"runs": [before, run]}), "utf-8")
+    card = _card(trained, results=[results])
+    assert "value: 85.0" in card and "12.0" not in card
+    assert "gold.tsv has other records than before: the card states its last results" in caplog.text
+
+
 def test_a_card_has_codes_of_languages(trained: Path) -> None:
     with pytest.raises(DataError, match="unknown language code 'German'; the code of German is 'de'"):
         _card(trained, languages=["German"])

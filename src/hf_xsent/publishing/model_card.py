@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results,
 from hf_xsent.publishing.export_folder import RUN_FACTS, encoding_facts
 from hf_xsent.publishing.runtimes import resource, runtimes_of, runtimes_table
 from hf_xsent.runs.identity import identify_model
+
+logger = logging.getLogger(__name__)
 
 NOT_ON_THE_HUB = "which is not on the Hub"  # said in the template of an encoder that only this machine has
 _POOLING_WORDS = {
@@ -129,8 +132,20 @@ def add_facts(folder: str | Path, results: Iterable[str | Path] | None, stated: 
     if results is not None:
         fingerprints = {identify_model(str(folder)), str(facts.get("exported_from"))}
         measured = {report.key: report for report in read_results(results, fingerprints)}
-        facts["results"] = [without_folders(asdict(report)) for report in measured.values()]
+        facts["results"] = [without_folders(asdict(report)) for report in _last_of_each_file(measured.values())]
     return facts | stated_facts(stated)
+
+
+def _last_of_each_file(reports: Iterable[Report]) -> list[Report]:
+    """Return the reports, and of files whose records have changed only the last ones."""
+    last: dict[str, Report] = {}
+    for report in reports:
+        records = f"{report.data}: {', '.join(report.languages)}" if report.data else report.data_fingerprint
+        key = replace(report, data_fingerprint=records).key
+        if key in last:
+            logger.warning("%s has other records than before: the card states its last results", report.data)
+        last[key] = report
+    return [*last.values()]
 
 
 def stated_facts(stated: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.formats import read_linked_pairs, read_pairs
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
@@ -236,6 +237,28 @@ def test_mo_of_either_byte_order_with_context_and_plurals(tmp_path: Path) -> Non
         path = _file(tmp_path, "x.mo", _mo(pairs, order))
         expected = [("Öffnen", "Open"), ("eine Datei", "one file"), ("%d Dateien", "%d files"), ("ファイル", "a")]
         assert list(read_pairs(_source(path))) == expected
+
+
+def test_an_unknown_entity_and_missing_languages_of_tmx_are_errors(tmp_path: Path) -> None:
+    path, english = tmp_path / "m.tmx", "<tuv xml:lang='en'><seg>b</seg></tuv>"
+    unit = f"<tu><tuv xml:lang='{{}}'><seg>{{}}</seg></tuv>{english}</tu>"
+    for doctype in ("", '<!DOCTYPE tmx SYSTEM "tmx14.dtd">'):
+        path.write_text(f"{doctype}<tmx><body>\n{unit.format('fr', 'caf&eacute;')}</body></tmx>", "utf-8")
+        with pytest.raises(DataError, match="m.tmx:2: not well-formed XML .undefined entity"):
+            list(read_pairs(BitextSource("fr", str(path))))
+    path.write_text(f"<tmx><body>{unit.format('fr', 'a')}</body></tmx>", "utf-8")
+    with pytest.raises(DataError, match="has no unit in both de and en, only in fr, en: state two of these"):
+        list(read_pairs(BitextSource("de", str(path))))
+
+
+def test_a_row_of_csv_with_a_bad_line_is_bad(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_bytes(b'source,target\n"Hallo\nb\xe4d nicht\nWelt","Hello\nnot\nworld"\nGuten Tag,Good day\n')
+    bitext = load_bitext(f"de={path}", cleaning=None, on_error="skip")
+    assert [(pair["source"], pair["target"]) for pair in bitext] == [("Guten Tag", "Good day")]
+    path.write_bytes(b'source,target\n"Hallo\nb\xe4d",Hello\nGuten Tag,Good day\nEins,One\n')
+    with pytest.raises(DataError, match=r"q.csv:3: .*UTF-8"):
+        load_bitext(f"de={path}", cleaning=None, on_error="skip")
 
 
 def test_tmx_reads_words_not_codes_and_the_first_region(tmp_path: Path) -> None:

@@ -40,11 +40,13 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
     reader = csv.reader(texts(), delimiter=_delimiter(first), strict=True)
     try:
         for cells in reader:
+            if cells and not bad:  # a row with a bad line is bad, too
+                yield reader.line_num, cells
             while bad:
                 yield reader.line_num, bad.pop(0)
-            if cells:
-                yield reader.line_num, cells
     except csv.Error as error:
+        if bad:  # which may have had the closing quotation mark
+            raise bad[0] from error
         raise DataError(f"{path}:{reader.line_num}: not CSV ({error}); check the quotation marks") from error
 
 

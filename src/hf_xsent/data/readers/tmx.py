@@ -23,16 +23,22 @@ def read_tmx(path: Path, language: str, target_language: str) -> Iterator[tuple[
     parser.StartElementHandler = lambda tag, attributes: units.start(tag, attributes, parser.CurrentLineNumber)
     parser.EndElementHandler = units.end
     parser.CharacterDataHandler = units.text
+    parser.SkippedEntityHandler = lambda name, _: units.refuse_entity(name)  # else it is left out of the text
     with open_file(path) as file:
         try:
             while chunk := file.read(_CHUNK_BYTES):
                 parser.Parse(chunk, False)
                 yield from units.pop_completed()
             parser.Parse(b"", True)
-        except (expat.ExpatError, LookupError, ValueError) as error:  # the latter two of unknown encodings
-            line = getattr(error, "lineno", 1)
+        except (expat.ExpatError, LookupError, ValueError) as error:  # the latter two of encodings and entities
+            line = getattr(error, "lineno", parser.CurrentLineNumber)
             raise DataError(f"{path}:{line}: not well-formed XML ({error}); fix the file") from error
     yield from units.pop_completed()
+    if units.found and not units.with_both:
+        raise DataError(
+            f"{path} has no unit in both {language} and {target_language}, only in {', '.join(units.found)}: state "
+            "two of these as language and target language"
+        )
 
 
 class _Units:
@@ -40,6 +46,8 @@ class _Units:
 
     def __init__(self, language: str, target_language: str) -> None:
         self.language, self.target_language = language, target_language
+        self.found: dict[str, None] = {}  # tags of languages
+        self.with_both = False
         self.complete: list[tuple[int, tuple[str, str]]] = []
         self.segments: dict[str, str] = {}
         self.line = 0
@@ -51,6 +59,10 @@ class _Units:
         """Return the units completed since the last call."""
         units, self.complete = self.complete, []
         return units
+
+    def refuse_entity(self, name: str) -> None:
+        if self.segment is not None:
+            raise ValueError(f"undefined entity {name}")
 
     def start(self, tag: str, attributes: dict[str, str], line: int) -> None:
         if tag == "tu":
@@ -79,7 +91,9 @@ class _Units:
             else:
                 target = self._find(self.target_language)
                 source = self._find(self.language, other_than=target)
+            self.found |= dict.fromkeys(self.segments)
             if source is not None and target is not None:
+                self.with_both = True
                 self.complete.append((self.line, (self.segments[source], self.segments[target])))
 
     def _find(self, language: str, other_than: str | None = None) -> str | None:
