@@ -23,7 +23,7 @@ def read_tmx(path: Path, language: str, target_language: str) -> Iterator[tuple[
     parser.StartElementHandler = lambda tag, attributes: units.start(tag, attributes, parser.CurrentLineNumber)
     parser.EndElementHandler = units.end
     parser.CharacterDataHandler = units.text
-    parser.SkippedEntityHandler = lambda name, _: units.refuse_entity(name)  # else it is left out of the text
+    parser.SkippedEntityHandler = lambda name, _: units.refuse_entity(name)  # else the text lacks it
     with open_file(path) as file:
         try:
             while chunk := file.read(_CHUNK_BYTES):
