@@ -116,7 +116,8 @@ def test_ctrl_c_saves_and_says_how_to_resume_and_a_second_run_is_refused_meanwhi
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130
     assert "Ctrl-C again stops at once" in said
-    assert "stopped by Ctrl-C after step" in said and "continue with --resume" in said
+    assert "stopped by Ctrl-C after step" in said
+    assert "continue with --resume (from Python: train(resume_from_checkpoint=True))" in said
     assert "Traceback" not in said
     (checkpoint,) = run.out.glob("checkpoint-*")
     step = int(checkpoint.name.split("-")[1])
@@ -190,7 +191,8 @@ def test_a_full_disk_costs_no_checkpoint_that_was_whole(run: Run) -> None:
 
 
 def test_a_nan_loss_names_step_losses_and_weights(run: Run) -> None:
-    reason = r"step \d: loss is NaN or infinite \(translation_ranking \w+\); weights are NaN or infinite, \w+\."
+    reason = r"step \d: loss is NaN or infinite \(translation_ranking \w+\); weights are NaN or infinite, \w+\..*"
+    reason += r"--resume_with_changes \(from Python: train\(allow_changes=True\)\)"
     with pytest.raises(TrainingError, match=reason):
         run.start(learning_rate="1e38", max_grad_norm=0, eval_strategy="no", warmup_steps=0)
 

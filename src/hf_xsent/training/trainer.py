@@ -308,7 +308,7 @@ class AlignmentTrainer(RunTrainer):
         weights = "all weights are finite" if first is None else f"weights are NaN or infinite, {first} first"
         return TrainingError(
             f"step {self.state.global_step + 1}: {what}; {weights}: lower the learning rate, and continue from the "
-            "last checkpoint with --resume_with_changes"
+            "last checkpoint with --resume_with_changes (from Python: train(allow_changes=True))"
         )
 
     def train_sampler(self) -> TemperatureSampler:
