@@ -9,7 +9,13 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
-from hf_xsent import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding, SentenceEmbedder
+from hf_xsent import (
+    DualPivotConfig,
+    DualPivotForPreTraining,
+    DualPivotForSentenceEmbedding,
+    SentenceEmbedder,
+    export_sentence_transformer,
+)
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
@@ -56,6 +62,21 @@ def test_other_methods_do_not_start_from_a_mix_of_layers(encoder_folders: dict[s
     DualPivotForPreTraining.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
     with pytest.raises(RecipeError, match="dual pivot's mix of the layers of a frozen encoder: start from the encoder"):
         SentenceEncoderForPreTraining.from_backbone(str(tmp_path))
+
+
+def test_layer_scores_are_loaded_for_the_same_layers_only(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    trained, run, export = _model(encoder_folders["bert"], layers=[1, 3]), str(tmp_path / "run"), tmp_path / "export"
+    trained.save_pretrained(run)
+    start = DualPivotForPreTraining.from_backbone
+    followed, others, whole = start(run), start(run, layers=[0, 2]), start(run, layers=[0, 1, 2, 3])
+    assert followed.config.layers == [1, 3]
+    torch.testing.assert_close(followed.mixing_weights, trained.mixing_weights)
+    assert others.mixing_weights.tolist() == [0.5, 0, 0.5, 0]
+    assert whole.mixing_weights.tolist() == [0.25] * 4
+    assert torch.equal(others.linear_map.weight, trained.linear_map.weight)
+    for folder in (run, str(export_sentence_transformer(trained, str(export)))):
+        with pytest.raises(ModelError, match=r"mixes other layers than \[0, 2\]: use from_backbone to start new heads"):
+            DualPivotForPreTraining.from_pretrained(folder, layers=[0, 2])
 
 
 def test_a_mix_of_layers_has_no_other_pooling(encoder_folders: dict[str, Path], sentences: list[str]) -> None:

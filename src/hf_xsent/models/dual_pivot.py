@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import can_return_tuple
 
-from hf_xsent.errors import RecipeError
+from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.input_shuffling import SIDES
 from hf_xsent.models.linear_map import LinearMap
@@ -80,13 +80,14 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
                 raise RecipeError(f"dual pivot trains only a mix of layers and a linear map: remove {name}")
 
     def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None) -> Self:
-        """Return the config that follows a starting model, which must have no linear map."""
+        """Return the config that follows a starting model, which must have no linear map, also in its layers."""
         if "map" in start:
             raise RecipeError(
                 "dual pivot trains a new linear map, and cannot start from a model with a module Dense: save its "
                 "encoder alone (AutoModel and AutoTokenizer: from_pretrained, save_pretrained), and start from that"
             )
-        return super().following(start, chosen)
+        config = super().following(start, chosen)
+        return config if config.layers is not None else config.copied(layers=start.get("layers"))
 
     def check_encoder(self) -> None:
         """Raise an error if the encoder lacks one of the layers."""
@@ -131,7 +132,7 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
     def __init__(self, config: DualPivotConfig, encoder: PreTrainedModel | None = None) -> None:
         super().__init__(config, encoder)
         count, width = config.encoder_config.num_hidden_layers + 1, config.encoder_config.hidden_size
-        self.layers = list(range(count)) if config.layers is None else sorted(set(config.layers))
+        self.layers = _mixed_layers(config.layers, count)
         self.layer_scores = nn.Parameter(torch.zeros(len(self.layers))) if config.layer_mix else None
         self.token_dropout = nn.Dropout(config.dropout or 0.0)
         self.layer_norm = nn.LayerNorm(width) if config.layer_norm and config.layer_mix else None
@@ -139,9 +140,20 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         self.encoder.requires_grad_(False).eval()
         self.post_init()
 
-    def _load_saved(self, name: str, hub: Mapping[str, Any]) -> list[str]:
+    def _same_layers(self, earlier: Mapping[str, Any]) -> bool:
+        """Whether the layer scores of a model of these settings are of the layers of this one."""
+        return _mixed_layers(earlier.get("layers"), self.config.encoder_config.num_hidden_layers + 1) == self.layers
+
+    def load_matching(self, earlier: Mapping[str, Any], heads: Mapping[str, Tensor]) -> None:
+        """Load what the models share; the scores of other layers are not those of this model."""
+        same = self._same_layers(earlier)
+        super().load_matching(earlier, {name: heads[name] for name in heads if same or name != "layer_scores"})
+
+    def _load_saved(self, name: str, stated: Mapping[str, Any], hub: Mapping[str, Any]) -> list[str]:
         """Load the extraction from an export's modules, if it is not saved with the weights of training."""
-        missing, modules = super()._load_saved(name, hub), read_modules(name, **hub)
+        if "model_type" in stated and self.layer_scores is not None and not self._same_layers(stated):
+            raise ModelError(f"{name!r} mixes other layers than {self.layers}: use from_backbone to start new heads")
+        missing, modules = super()._load_saved(name, stated, hub), read_modules(name, **hub)
         if missing and "mix" in modules:
             weights = read_extraction(name, modules, self.config.encoder_config.num_hidden_layers, **hub)
             missing = [key for key in missing if key not in weights]
@@ -282,6 +294,11 @@ class DualPivotForPreTraining(DualPivotForSentenceEmbedding, SentenceEncoderForP
             source_identity=batch["source_identity"],
             target_identity=batch["target_identity"],
         )
+
+
+def _mixed_layers(layers: Collection[int] | None, count: int) -> list[int]:
+    """Return the layers of a mix in the order of their scores: of ``count`` layers, those that the setting names."""
+    return list(range(count)) if layers is None else sorted({*layers})
 
 
 def _layer_sums(states: Iterable[Tensor], packed: PackedSentences) -> Tensor:

@@ -143,7 +143,7 @@ class SavedModel(PreTrainedModel):
         else:
             config = cls.config_of(None, settings).following(stated, settings)
         model = cls._over_encoder(name, config, encoder_config, loading)
-        missing = model._load_saved(name, hub)
+        missing = model._load_saved(name, stated, hub)
         model.set_linear_map(read_map(name, stated, **hub))
         model.start_weights(missing)
         info: dict[str, Any] = {"missing_keys": {*missing} if saved else set(), "unexpected_keys": set()}
@@ -172,7 +172,7 @@ class SavedModel(PreTrainedModel):
                 weight.data = weight.to(encoder.device, encoder.dtype if weight.is_floating_point() else None)
         return model
 
-    def _load_saved(self, name: str, hub: Mapping[str, Any]) -> list[str]:
+    def _load_saved(self, name: str, stated: Mapping[str, Any], hub: Mapping[str, Any]) -> list[str]:
         """Load the weights that are saved besides the encoder's; return the names of those that are missing."""
         saved, own = read_heads(name, **hub), self.state_dict()
         for key in own.keys() & saved.keys():
