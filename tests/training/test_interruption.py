@@ -105,6 +105,40 @@ def test_a_checkpoint_that_a_signal_saved_is_not_the_best(run: Run, monkeypatch:
         assert torch.equal(weight, weights[name]), name
 
 
+@pytest.mark.parametrize("save_strategy", ["epoch", "steps", "no"])
+@pytest.mark.parametrize("steps_of_run", [None, 5])
+def test_a_signal_in_the_last_step_of_an_epoch_loses_no_measurement(
+    run: Run, monkeypatch: pytest.MonkeyPatch, save_strategy: str, steps_of_run: int | None
+) -> None:
+    settings: dict[str, Any] = {"max_steps": steps_of_run, "num_train_epochs": 2, "eval_strategy": "epoch"}
+    settings |= {"save_strategy": save_strategy, "save_steps": 3, "load_best_model_at_end": save_strategy == "epoch"}
+
+    def measured() -> list[tuple[int, float]]:
+        return [(line["step"], line["eval_accuracy"]) for line in run.metrics if "eval_accuracy" in line]
+
+    trainer = run.start(**settings)
+    last = trainer.state.max_steps
+    weights, uninterrupted, accuracies = saved_weights(run.out), losses(run), measured()
+    checkpoints = sorted(path.name for path in run.out.glob("checkpoint-*"))
+    on_step_end, stops = StopOnSignal.on_step_end, [3, last]
+    assert [step for step, _ in accuracies] == [0, *stops]
+
+    def signalled(self: StopOnSignal, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step in stops:
+            stops.remove(state.global_step)
+            os.kill(os.getpid(), signal.SIGTERM)
+        on_step_end(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(StopOnSignal, "on_step_end", signalled)
+    for flag in ("--overwrite", "--resume"):
+        with pytest.raises(Stopped):
+            run.start(flag, **settings)
+    run.start("--resume", **settings)
+    assert measured() == accuracies
+    assert sorted(path.name for path in run.out.glob("checkpoint-*")) == checkpoints
+    assert_same(run, weights, uninterrupted)
+
+
 def test_ctrl_c_saves_and_says_how_to_resume_and_a_second_run_is_refused_meanwhile(run: Run) -> None:
     settings = {"max_steps": 400, "eval_strategy": "no", "save_strategy": "no"}
     process = begin(run, **settings)

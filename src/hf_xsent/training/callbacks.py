@@ -214,6 +214,23 @@ class StopOnSignal(TrainerCallback):
         self.received = number
 
 
+class SaveAfterEpoch(TrainerCallback):
+    """Save the checkpoint of an epoch's last step after the epoch's measurement: a run that resumes makes none."""
+
+    def __init__(self) -> None:
+        self._postponed = False
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Postpone the checkpoint of the last step of an epoch or of the run."""
+        is_last = control.should_training_stop or float(state.epoch).is_integer()
+        self._postponed = is_last and control.should_save
+        control.should_save &= not is_last
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Request the postponed checkpoint."""
+        control.should_save |= self._postponed
+
+
 class CostCounter(TrainerCallback):
     """Count the wall-clock seconds, CPU seconds and peak memory of training in this process."""
 

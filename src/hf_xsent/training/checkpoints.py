@@ -19,7 +19,7 @@ from hf_xsent.compat import keep_freed_memory
 from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.files import move_into_place, remove
 from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
-from hf_xsent.training.callbacks import MetricsFile, ProgressBar, StopOnSignal
+from hf_xsent.training.callbacks import MetricsFile, ProgressBar, SaveAfterEpoch, StopOnSignal
 from hf_xsent.training.conflicts import FOLLOW_METRIC, schedule_options
 from hf_xsent.training.hub_trainer import HubTrainer
 from hf_xsent.training.identity import identify_training, starting_model
@@ -47,6 +47,7 @@ class SavingTrainer(HubTrainer):
             self.remove_callback(default)
         self.add_callback(ProgressBar)
         self.add_callback(MetricsFile)
+        self.add_callback(SaveAfterEpoch)  # last, since others request checkpoints
 
     def identity(self) -> dict[str, Any]:
         """Return what decides the results of training, by name."""

@@ -13,7 +13,7 @@ from transformers.trainer_utils import SaveStrategy
 def is_on_schedule(state: TrainerState, arguments: TrainingArguments) -> bool:
     """Return whether a run saves a checkpoint at the step of this state without a signal, too."""
     if state.global_step >= state.max_steps or arguments.save_strategy == SaveStrategy.BEST:
-        return True
+        return arguments.save_strategy != SaveStrategy.NO
     if arguments.save_strategy == SaveStrategy.EPOCH:
         return state.epoch is not None and float(state.epoch).is_integer()
     return arguments.save_strategy == SaveStrategy.STEPS and state.global_step % state.save_steps == 0
