@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModel, AutoTokenizer, BertModel
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, BertModel
 
 from hf_xsent import (
     DapForSentenceEmbedding,
@@ -119,6 +119,17 @@ def test_automodel_opens_other_encoders_as_before(encoder_folders: dict[str, Pat
     assert type(plain) is BertModel
     assert type(AutoModel.from_config(plain.config)) is BertModel
     assert type(AutoModel.from_config(plain.config, add_pooling_layer=False)) is BertModel
+
+
+def test_automodel_opens_the_export_of_an_untrained_encoder_with_encode(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = str(export_sentence_transformer(encoder_folders["bert"], tmp_path / "export"))
+    expected = SentenceTransformer(folder).encode(sentences)
+    np.testing.assert_allclose(AutoModel.from_pretrained(folder).encode(sentences), expected, atol=1e-5)
+    assert type(AutoModelForPreTraining.from_pretrained(folder)) is SentenceEncoderForPreTraining
 
 
 # Exports, which AutoModel opens as our class with the arguments of transformers

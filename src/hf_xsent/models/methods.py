@@ -13,7 +13,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoModelForMask
 
 from hf_xsent.compat import classes_by_config
 from hf_xsent.errors import UnsupportedModuleError
-from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.models.config import AlignmentConfig, SentenceEncoderConfig
 from hf_xsent.models.dap import DapConfig, DapForSentenceEmbedding, XlmrWithRTLHead
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForPreTraining, DualPivotForSentenceEmbedding
 from hf_xsent.models.families import FAMILIES
@@ -40,6 +40,7 @@ def register_models() -> None:
         AutoModel.register(config, sentence, exist_ok=True)
     for auto, column in ((AutoModelForPreTraining, 1), (AutoModel, 2)):
         classes = {name: method[column] for name, method in METHODS.items()}
+        classes[SentenceEncoderConfig.model_type] = (SentenceEncoderForPreTraining, SentenceEncoder)[column - 1]
         for family in FAMILIES:
             plain = CONFIG_MAPPING[family]
             known = (
