@@ -14,6 +14,7 @@ from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder
 from hf_xsent.errors import OutputError
+from hf_xsent.publishing.export_folder import RUN_FACTS
 from hf_xsent.publishing.hub import plan_upload
 from sentence_transformers import SentenceTransformer
 
@@ -188,7 +189,8 @@ def test_what_must_not_be_published_is_refused(
 
 def test_an_export_of_several_files_of_weights_is_published(exported: Path, tmp_path: Path) -> None:
     AutoModel.from_pretrained(exported).save_pretrained(tmp_path / "large", max_shard_size="50KB")
-    shutil.copy(exported / "README.md", tmp_path / "large" / "README.md")
+    for name in ("README.md", RUN_FACTS):
+        shutil.copy(exported / name, tmp_path / "large" / name)
     planned = plan_upload(tmp_path / "large")
     assert "model.safetensors" not in planned and {"model.safetensors.index.json", "tokenizer.json"} <= planned.keys()
 

@@ -164,7 +164,7 @@ def test_the_vectors_stay(kind: str, encoder_folders: dict[str, Path], pairs: Pa
     before = SentenceEmbedder.from_pretrained(str(encoder), device="cpu").encode(sentences)
     after = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(sentences)
     np.testing.assert_allclose(after, before, atol=1e-5)
-    plain = AutoModel.from_pretrained(tmp_path / "out")
+    plain = AutoModel.from_pretrained(tmp_path / "out").encoder
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == report.pieces[1] == plain.config.vocab_size
     assert plain.get_input_embeddings().weight.shape[0] == report.pieces[1] < report.pieces[0]
     assert report.weights[0] - report.weights[1] >= 32 * (report.pieces[0] - report.pieces[1])
