@@ -35,6 +35,25 @@ from hf_xsent.training.callbacks import StopOnSignal
 DAP = {"objectives": {"translation_ranking": 1, "representation_translation": 0.8}, "pairs_per_chunk": 2}
 
 
+def _stop_twice_and_resume(
+    run: Run, monkeypatch: pytest.MonkeyPatch, stops: list[int], settings: dict[str, Any]
+) -> None:
+    """Train anew with a signal in each of these two steps, resuming after each."""
+    on_step_end = StopOnSignal.on_step_end
+
+    def signalled(self: StopOnSignal, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step in stops:
+            stops.remove(state.global_step)
+            os.kill(os.getpid(), signal.SIGTERM)
+        on_step_end(self, args, state, control, **kwargs)
+
+    monkeypatch.setattr(StopOnSignal, "on_step_end", signalled)
+    for flag in ("--overwrite", "--resume"):
+        with pytest.raises(Stopped):
+            run.start(flag, **settings)
+    run.start("--resume", **settings)
+
+
 def test_a_run_killed_twice_ends_bit_by_bit_as_the_uninterrupted_one(run: Run) -> None:
     assert_survives_kills(run, **DAP)
 
@@ -87,19 +106,7 @@ def test_a_checkpoint_that_a_signal_saved_is_not_the_best(run: Run, monkeypatch:
     run.start(**settings)
     weights = saved_weights(run.out)
     checkpoints = sorted(path.name for path in run.out.glob("checkpoint-*"))
-    on_step_end, stops = StopOnSignal.on_step_end, [4, 11]
-
-    def signalled(self: StopOnSignal, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step in stops:
-            stops.remove(state.global_step)
-            os.kill(os.getpid(), signal.SIGTERM)
-        on_step_end(self, args, state, control, **kwargs)
-
-    monkeypatch.setattr(StopOnSignal, "on_step_end", signalled)
-    for flag in ("--overwrite", "--resume"):
-        with pytest.raises(Stopped):
-            run.start(flag, **settings)
-    run.start("--resume", **settings)
+    _stop_twice_and_resume(run, monkeypatch, [4, 11], settings)
     assert sorted(path.name for path in run.out.glob("checkpoint-*")) == checkpoints
     for name, weight in saved_weights(run.out).items():
         assert torch.equal(weight, weights[name]), name
@@ -120,20 +127,8 @@ def test_a_signal_in_the_last_step_of_an_epoch_loses_no_measurement(
     last = trainer.state.max_steps
     weights, uninterrupted, accuracies = saved_weights(run.out), losses(run), measured()
     checkpoints = sorted(path.name for path in run.out.glob("checkpoint-*"))
-    on_step_end, stops = StopOnSignal.on_step_end, [3, last]
-    assert [step for step, _ in accuracies] == [0, *stops]
-
-    def signalled(self: StopOnSignal, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step in stops:
-            stops.remove(state.global_step)
-            os.kill(os.getpid(), signal.SIGTERM)
-        on_step_end(self, args, state, control, **kwargs)
-
-    monkeypatch.setattr(StopOnSignal, "on_step_end", signalled)
-    for flag in ("--overwrite", "--resume"):
-        with pytest.raises(Stopped):
-            run.start(flag, **settings)
-    run.start("--resume", **settings)
+    assert [step for step, _ in accuracies] == [0, 3, last]
+    _stop_twice_and_resume(run, monkeypatch, [3, last], settings)
     assert measured() == accuracies
     assert sorted(path.name for path in run.out.glob("checkpoint-*")) == checkpoints
     assert_same(run, weights, uninterrupted)

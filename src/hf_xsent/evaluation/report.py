@@ -18,9 +18,8 @@ from hf_xsent.evaluation.significance import Difference, paired_differences
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, count_cut
 from hf_xsent.pages.tables import Table
 
-_HIGHER_IS_BETTER = {  # of the metrics beside the main ones
-    *("alone", "backward", "forward", "margin", "mean", "mean_5", "mrr", "pool", "r_precision", "recall"),
-}
+# Of the metrics beside the main ones.
+_HIGHER_IS_BETTER = {"alone", "backward", "forward", "margin", "mean", "mean_5", "mrr", "pool", "r_precision", "recall"}
 NOTE = "* the 95% interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
 

@@ -131,18 +131,18 @@ def add_facts(folder: str | Path, results: Iterable[str | Path] | None, stated: 
     facts = facts_of_run(folder)
     if results is not None:
         fingerprints = {identify_model(str(folder)), str(facts.get("exported_from"))}
-        measured = {report.key: report for report in read_results(results, fingerprints)}
-        facts["results"] = [without_folders(asdict(report)) for report in _last_of_each_file(measured.values())]
+        last = _last_of_each_data(read_results(results, fingerprints))
+        facts["results"] = [without_folders(asdict(report)) for report in last]
     return facts | stated_facts(stated)
 
 
-def _last_of_each_file(reports: Iterable[Report]) -> list[Report]:
-    """Return the reports, and of files whose records have changed only the last ones."""
+def _last_of_each_data(reports: Iterable[Report]) -> list[Report]:
+    """Return the last report of equal task, settings and data; own data are known by their name and languages."""
     last: dict[str, Report] = {}
     for report in reports:
         records = f"{report.data}: {', '.join(report.languages)}" if report.data else report.data_fingerprint
         key = replace(report, data_fingerprint=records).key
-        if key in last:
+        if key in last and last[key].key != report.key:
             logger.warning("%s has other records than before: the card states its last results", report.data)
         last[key] = report
     return [*last.values()]
