@@ -371,6 +371,10 @@ def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(
     assert of_dev.startswith("on top, the dev pairs are measured: 5 times")
     assert message.startswith("1,000 steps of ")
     assert re.search("pairs/s: about .* minutes?; peak memory", message)
+    run.start(max_steps=1)
+    before = {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}
+    run.start("--dry_run", max_steps=1000)
+    assert before == {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}, "of another run"
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Plan:
             raise RecipeError("no output folder: give --output, a folder for this run")
         flags = recipe.run
         run = Run(str(training.output_dir), flags.resume, flags.resume_with_changes, flags.overwrite, start=encoder)
-        if training.should_save:
+        if training.should_save and not flags.dry_run:
             run.check()
         encoder_config, stated = starting_settings(encoder)
         if recipe.config.encoder_layers is not None:
