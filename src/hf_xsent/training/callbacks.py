@@ -40,17 +40,20 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 class MetricsFile(TrainerCallback):
-    """Append each log to ``metrics.jsonl``; a resumed run first deletes the lines after its checkpoint's step."""
+    """Append each log to ``metrics.jsonl``; a resumed run first deletes the lines after its checkpoint."""
 
     def __init__(self) -> None:
         self.started = False
         self.before: list[dict[str, Any]] = []  # logs of measurements before training
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the file with the measurements before training, or with the lines up to the checkpoint's step."""
+        """Start the file with the measurements before training, or with the lines up to the checkpoint."""
         if state.is_world_process_zero:
-            path, resumed = Path(args.output_dir) / METRICS_FILE, state.global_step
-            logs = [log for log in read_metrics(path) if log["step"] <= resumed] if resumed else self.before
+            path = Path(args.output_dir) / METRICS_FILE
+            logs = [log for log in read_metrics(path) if log["step"] <= state.global_step]
+            if (last := state.log_history[-1:]) and last[0] in logs:  # the logs after it have the same step
+                logs = logs[: logs.index(last[0]) + 1]
+            logs = logs if state.global_step else self.before
             write_text(path, (json.dumps(log) + "\n" for log in logs))
         self.started, self.before = True, []
 
