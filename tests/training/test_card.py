@@ -23,7 +23,7 @@ from hf_xsent import (
     load_bitext,
 )
 from hf_xsent.data.sides import TextSides
-from hf_xsent.errors import RecipeError
+from hf_xsent.errors import RecipeError, TrainingError
 from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.training.run_card import RECIPE_FILE, _training_sentences, recipe_of, write_recipe, write_run_card
 
@@ -36,10 +36,14 @@ def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs
     bitext = load_bitext({"de": [*records[:6], *pairs[6:]]}, cleaning=None, cache_dir=tmp_path / "cache")
     assert TextSides.from_bitext(bitext, shuffle_independently=True).ledger == bitext.ledger  # as MLM alone reads it
     model = XlmrWithRTLHead.from_backbone(str(folder), max_length=16, objectives={"translation_ranking": 1.0})
-    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path / "out"), max_steps=1, report_to=[])
+    arguments = AlignmentTrainingArguments(str(tmp_path / "out"), max_steps=1, report_to=[], save_strategy="no")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     trainer = AlignmentTrainer(model, arguments, bitext, None, tokenizer)
     trainer.hub_model_id = "org/tiny"
+    for early in (trainer.create_model_card, trainer.save_model, trainer.push_to_hub):
+        with pytest.raises(TrainingError, match="this trainer has not trained: call train first"):
+            early()
+    trainer.train()
     trainer.create_model_card(model_name="tiny", license="mit", finetuned_from="org/base")  # saves the model, too
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert (tmp_path / "out/model.safetensors").is_file() and facts_of_run(tmp_path / "out")["license"] == "mit"

@@ -134,6 +134,27 @@ def test_a_signal_in_the_last_step_of_an_epoch_loses_no_measurement(
     assert_same(run, weights, uninterrupted)
 
 
+@pytest.mark.parametrize("stops", [[2, 5], [4, 5]])
+def test_a_signal_in_the_step_of_an_early_stop_leaves_its_checkpoint(
+    run: Run, monkeypatch: pytest.MonkeyPatch, stops: list[int]
+) -> None:
+    settings: dict[str, Any] = {"save_strategy": "epoch", "eval_steps": 1, "load_best_model_at_end": False}
+    settings |= {"max_steps": 9, "early_stopping_patience": 1, "save_total_limit": None}
+
+    def measured(*_: Any, **__: Any) -> dict[str, Metrics]:
+        accuracies.append(accuracies[-1] + 1 if len(accuracies) < 6 else 0)
+        return {"de": dict.fromkeys(("mean", "forward", "backward", "beside"), accuracies[-1])}
+
+    monkeypatch.setattr(trainer_module, "retrieval_by_language", measured)
+    accuracies = [0.0]
+    run.start(**settings)
+    checkpoints = sorted(path.name for path in run.out.glob("checkpoint-*"))
+    assert checkpoints == ["checkpoint-3", "checkpoint-5"], "which ends the second epoch"
+    accuracies = [0.0]
+    _stop_twice_and_resume(run, monkeypatch, stops, settings)
+    assert sorted(path.name for path in run.out.glob("checkpoint-*")) == checkpoints
+
+
 def test_ctrl_c_saves_and_says_how_to_resume_and_a_second_run_is_refused_meanwhile(run: Run) -> None:
     settings = {"max_steps": 400, "eval_strategy": "no", "save_strategy": "no"}
     process = begin(run, **settings)

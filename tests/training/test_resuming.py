@@ -54,11 +54,12 @@ def test_a_finished_run_without_checkpoints_has_nothing_to_do_but_cannot_change(
 @pytest.mark.parametrize("settings", [CONSTANT, {}, {"max_steps": None, "num_train_epochs": 2}])
 def test_a_run_killed_before_its_final_model_ends_with_its_last_step(run: Run, settings: dict[str, Any]) -> None:
     run.start(**settings)
-    whole = _weights(run)
+    whole, logged = _weights(run), [[*line] for line in run.metrics]
     unfinish(run.out)
     trainer = run.start("--resume", **settings)
     assert trainer is not None and trainer.state.global_step == 6
     _assert_equal(_weights(run), whole)
+    assert [[*line] for line in run.metrics] == logged
     assert max(int(path.name.split("-")[1]) for path in run.out.glob("checkpoint-*")) == 6
     assert _state(run)["finished_at_step"] == 6
     assert [line["step"] for line in run.metrics if "loss" in line] == [1, 2, 3, 4, 5, 6]
@@ -178,13 +179,15 @@ def test_a_checkpoint_of_another_model_is_one_sentence(run: Run) -> None:
             run.start("--resume_with_changes", max_steps=4)
 
 
-@pytest.mark.parametrize("file", ["trainer_state.json", "optimizer.pt", "model.safetensors"])
-def test_a_damaged_file_of_a_checkpoint_is_named(run: Run, file: str) -> None:
+@pytest.mark.parametrize("file", ["trainer_state.json", "optimizer.pt", "model.safetensors", "rng_state.pth"])
+def test_a_damaged_file_of_a_checkpoint_is_named_and_the_run_stays_as_it_is(run: Run, file: str) -> None:
     run.start(max_steps=3)
     path = run.out / "checkpoint-3" / file
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    described = {path: path.read_text("utf-8") for path in run.out.glob("*") if path.suffix in (".json", ".yaml")}
     with pytest.raises(HfXsentError, match="checkpoint-3"):
-        run.start("--resume_with_changes", max_steps=4)
+        run.start("--resume_with_changes", max_steps=4, dev_pairs=1)
+    assert described == {path: path.read_text("utf-8") for path in described}
 
 
 def test_the_deletion_of_a_surplus_checkpoint_is_finished(run: Run) -> None:

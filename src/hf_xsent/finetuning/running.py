@@ -19,9 +19,9 @@ from hf_xsent.logs import configure_logging
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_encoder_config, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
-from hf_xsent.runs.run import Run
+from hf_xsent.runs.run import RECIPE_FILE, Run
 from hf_xsent.settings.declare import default_of, settings_of
-from hf_xsent.training.run_card import RECIPE_FILE, recipe_of
+from hf_xsent.training.run_card import recipe_of
 
 logger = logging.getLogger(__name__)
 

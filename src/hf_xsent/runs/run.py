@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import ModelError, OutputError, TrainingError
-from hf_xsent.files import is_local, move_into_place, remove, write_json
+from hf_xsent.files import is_local, move_into_place, remove, write_json, write_text
 from hf_xsent.runs.claim import CLAIM_FILE, claim_folder
 from hf_xsent.runs.identity import differences, plain
 
@@ -21,6 +21,8 @@ RUN_STATE_FILE = "run_state.json"
 CHECKPOINT = "checkpoint-"
 UNFINISHED = "_unfinished"  # folder of what is being written, until it is renamed into place
 METRICS_FILE = "metrics.jsonl"
+RECIPE_FILE = "recipe.yaml"
+_DESCRIBE_RUN = (RUN_STATE_FILE, RECIPE_FILE, "bitext.json", "results.json", "results.txt")
 _BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # measurements and cached features may precede a run
 _SHOWN = 8  # differences in an error
 _ANOTHER_RUN = (
@@ -164,12 +166,13 @@ class Run:
     def training(self, identity: Mapping[str, Any]) -> Iterator[None]:
         """Claim the folder while the run trains, after it is prepared and its identity is compared and recorded.
 
-        A resumed run that fails before its first new checkpoint leaves the recorded state as it was.
+        A resumed run that fails before its first new checkpoint leaves the files that describe the run as they were.
         """
         self.check()
         with claim_folder(self.folder):
             self._check_content()
-            earlier = RunState.read(self.folder)
+            paths = [self.folder / name for name in _DESCRIBE_RUN]
+            before = {path: path.read_text("utf-8") for path in paths if path.is_file()}
             self._prepare(plain(identity))
             prepared = self.state
             try:
@@ -177,8 +180,9 @@ class Run:
             except BaseException:
                 newest = next((str(path) for path in checkpoints_of(self.folder)), None)
                 placed = self.state is not prepared or self.unfinished.exists()
-                if earlier is not None and self.checkpoint == newest is not None and not placed:
-                    earlier.write(self.folder)
+                if self.checkpoint == newest is not None and not placed:
+                    for path, text in before.items():
+                        write_text(path, text)
                 raise
 
     def place_model(self) -> None:

@@ -23,7 +23,7 @@ from hf_xsent.training.callbacks import MetricsFile, ProgressBar, SaveAfterEpoch
 from hf_xsent.training.conflicts import FOLLOW_METRIC, schedule_options
 from hf_xsent.training.hub_trainer import HubTrainer
 from hf_xsent.training.identity import identify_training, starting_model
-from hf_xsent.training.resuming import has_ended, is_on_schedule, keep_settings
+from hf_xsent.training.resuming import has_ended, is_on_schedule, keep_settings, loading_state
 
 logger = logging.getLogger(__name__)
 
@@ -150,6 +150,8 @@ class SavingTrainer(HubTrainer):
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Save model and tokenizer into a folder; without one, into the output folder, renamed when complete."""
+        if output_dir is None:
+            self.check_trained()
         if (backend := getattr(self.processing_class, "backend_tokenizer", None)) is not None:
             backend.no_padding()  # a tokenizer saves the padding of its last call, which a resumed run would change
             backend.no_truncation()
@@ -288,13 +290,11 @@ class SavingTrainer(HubTrainer):
         """Load the optimizer's state, but not its settings; raise an error if it is of other weights."""
         optimizer: Any = self.optimizer
         groups = [] if optimizer is None else [dict(group) for group in optimizer.param_groups]
-        try:
+        with loading_state("the optimizer's state", checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
-        except Exception as error:  # torch raises errors of many types for damaged files
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise OutputError(
-                f"the optimizer's state in {checkpoint} is damaged or does not fit this run ({reason}): resume with "
-                "the settings of that run, delete the checkpoint to resume from the one before, or give --overwrite"
-            ) from error
         if checkpoint is not None and not self.is_deepspeed_enabled:
             keep_settings(optimizer, self.lr_scheduler, groups)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with loading_state("the state of the random numbers", checkpoint):
+            super()._load_rng_state(checkpoint)

@@ -11,10 +11,9 @@ from huggingface_hub import upload_folder
 from huggingface_hub.errors import HTTPError
 from transformers import Trainer
 
-from hf_xsent.errors import OutputError
+from hf_xsent.errors import OutputError, TrainingError
 from hf_xsent.publishing.export_folder import OF_EXPORTS
-from hf_xsent.runs.run import METRICS_FILE
-from hf_xsent.training.run_card import RECIPE_FILE
+from hf_xsent.runs.run import METRICS_FILE, RECIPE_FILE
 
 
 class HubTrainer(Trainer):
@@ -46,6 +45,7 @@ class HubTrainer(Trainer):
 
         ``facts`` are arguments of ``create_model_card``.
         """
+        self.check_trained()
         if self.hub_model_id is None:
             self.init_hf_repo(token, **({} if private is None else {"private": private}))
         if not self.is_world_process_zero():
@@ -67,6 +67,11 @@ class HubTrainer(Trainer):
                 revision=revision or self.args.hub_revision,
                 delete_patterns=OF_EXPORTS,
             )
+
+    def check_trained(self) -> None:
+        """Raise an error before training, when the output folder may hold another run."""
+        if self.state.global_step == 0:
+            raise TrainingError("this trainer has not trained: call train first, or save its model by save_pretrained")
 
     def write_upload(self, folder: Path, **facts: Any) -> None:
         """Write model, tokenizer and card, which is also that of the run."""

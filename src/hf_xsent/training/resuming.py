@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch.optim.lr_scheduler import LambdaLR
@@ -9,13 +11,15 @@ from transformers import TrainingArguments
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import SaveStrategy
 
+from hf_xsent.errors import OutputError
+
 
 def is_on_schedule(state: TrainerState, arguments: TrainingArguments) -> bool:
     """Return whether a run saves a checkpoint at the step of this state without a signal, too."""
     if state.global_step >= state.max_steps or arguments.save_strategy == SaveStrategy.BEST:
         return arguments.save_strategy != SaveStrategy.NO
     if arguments.save_strategy == SaveStrategy.EPOCH:
-        return state.epoch is not None and float(state.epoch).is_integer()
+        return stops_early(state, arguments) or (state.epoch is not None and float(state.epoch).is_integer())
     return arguments.save_strategy == SaveStrategy.STEPS and state.global_step % state.save_steps == 0
 
 
@@ -31,6 +35,19 @@ def stops_early(state: TrainerState, arguments: TrainingArguments) -> bool:
     values = [*{log["step"]: log[name] for log in state.log_history if log["step"] and name in log}.values()]
     best = max if arguments.greater_is_better else min
     return bool(patience and values) and len(values) - 1 - values.index(best(values)) >= patience
+
+
+@contextmanager
+def loading_state(what: str, checkpoint: str | None) -> Iterator[None]:
+    """Convert errors of a checkpoint's file into one that names the checkpoint; torch raises many types."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise OutputError(
+            f"{what} in {checkpoint} is damaged or does not fit this run ({reason}): resume with the settings of that "
+            "run, delete the checkpoint to resume from the one before, or give --overwrite"
+        ) from error
 
 
 def keep_settings(optimizer: Any, scheduler: Any, groups: list[dict[str, Any]]) -> None:

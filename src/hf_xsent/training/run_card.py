@@ -22,12 +22,12 @@ from hf_xsent.publishing.model_card import (
     without_folders,
     write_card,
 )
+from hf_xsent.runs.run import RECIPE_FILE
 from hf_xsent.settings.declare import default_of
 from hf_xsent.training.identity import starting_model
 from hf_xsent.training.recipe import recipe_settings
 from hf_xsent.training.settings import FolderSettings
 
-RECIPE_FILE = "recipe.yaml"
 _MAPPINGS = {  # settings of TrainingArguments
     *("lr_scheduler_kwargs", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "accelerator_config")
 }

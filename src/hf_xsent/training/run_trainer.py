@@ -79,6 +79,7 @@ class RunTrainer(SavingTrainer):
 
     def create_model_card(self, language: Any = None, license: Any = None, **facts: Any) -> None:  # type: ignore[override]
         """Write the model card of the run, and the model that it describes, unless that is saved."""
+        self.check_trained()
         folder = Path(str(self.args.output_dir))
         if not (folder / "config.json").is_file():
             self.save_model()
