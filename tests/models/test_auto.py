@@ -20,7 +20,7 @@ from hf_xsent import (
     export_sentence_transformer,
 )
 from hf_xsent.errors import ModelError
-from hf_xsent.training.identity import identify_start
+from hf_xsent.runs.origin import Origin
 
 RANKING = {"translation_ranking": 1.0}
 
@@ -315,7 +315,7 @@ def test_config_tokenizer_and_heads_are_those_of_the_revision(encoder_folders: d
     started = XlmrWithRTLHead.from_backbone("someone/revised", revision="v1", objectives=objectives)
     heads = [one.objectives["translation_language_modeling"].head.bias for one in (started, model)]
     assert torch.equal(*heads) and started.config.mask_token_id == model.config.mask_token_id
-    assert identify_start(started) == f"someone/revised@{'2' * 40}"
+    assert Origin.of(started).identity == f"someone/revised@{'2' * 40}"
 
 
 def test_settings_changed_in_sentence_transformers_are_saved_by_it(

@@ -26,8 +26,10 @@ from hf_xsent import (
 )
 from hf_xsent.errors import ModelError, OutputError, RecipeError
 from hf_xsent.models.dual_pivot import DualPivotForPreTraining
+from hf_xsent.runs.run import Run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import build_recipe
+from hf_xsent.training.start_of_run import StartOfRun
 from sentence_transformers import SentenceTransformer
 
 RANKING = {"translation_ranking": 1.0}
@@ -65,7 +67,7 @@ def test_training_follows_what_the_folder_states(
     stating: str, sentences: list[str], door: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = getattr(SentenceEncoderForPreTraining, door)(stating, max_length=11)
-    assert _embedding(model.config) == ("max", True, PROMPTS | {"document": ""}, "query")
+    assert _embedding(model.config) == ("max", True, PROMPTS, "query")
     expected = SentenceTransformer(stating, device="cpu").encode(sentences)
     np.testing.assert_allclose(model.encode(sentences), expected, atol=1e-5)
     np.testing.assert_array_equal(model.encode_document(sentences), model.encode(sentences, prompt=PROMPTS["passage"]))
@@ -79,7 +81,7 @@ def test_the_users_settings_come_first(stating: str, caplog: pytest.LogCaptureFi
     assert _embedding(model.config) == ("cls", False, {}, None) and not caplog.messages
     named = SentenceEncoderForPreTraining.from_backbone(stating, max_length=11, default_prompt_name="passage")
     assert named.config.default_prompt == "the cat: "
-    with pytest.raises(RecipeError, match="^default_prompt_name 'queries' is not among the prompts: document"):
+    with pytest.raises(RecipeError, match="^default_prompt_name 'queries' is not among the prompts: passage"):
         SentenceEncoderForPreTraining.from_backbone(stating, default_prompt_name="queries")
 
 
@@ -232,6 +234,57 @@ def test_a_run_that_resumes_with_its_half_trained_model_keeps_the_start_of_befor
         assert torch.equal(weight, final[1][name]), name
 
 
+def test_a_second_stage_of_a_model_in_memory_starts_from_the_run_of_the_first(
+    stating: str, tmp_path: Path, pairs: Any
+) -> None:
+    """Its recipe and its identity name that run, from which another process resumes it to the same weights."""
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    model = SentenceEncoderForPreTraining.from_pretrained(stating)
+    AlignmentTrainer(
+        model, TrainingArguments(first, max_steps=2, use_cpu=True, report_to="none"), {"de": pairs}
+    ).train()
+
+    def stage(model: Any, folder: str, *callbacks: Any) -> AlignmentTrainer:
+        arguments = AlignmentTrainingArguments(
+            folder, max_steps=4, save_steps=2, share_of_start=0.5, learning_rate=0.01, use_cpu=True, report_to="none",
+            per_device_train_batch_size=4,
+        )  # fmt: skip
+        return AlignmentTrainer(model, arguments, {"de": pairs}, callbacks=[*callbacks])
+
+    whole = SentenceEncoderForPreTraining.from_pretrained(first)
+    stage(whole, str(tmp_path / "whole")).train()
+    with pytest.raises(InterruptedError):
+        stage(model, second, _Break()).train()
+    assert f"model: {first}\n" in (tmp_path / "second" / "recipe.yaml").read_text()
+    with pytest.raises(OutputError, match="changed since step 2: model "):
+        stage(SentenceEncoderForPreTraining.from_pretrained(stating), second).train(resume_from_checkpoint=True)
+    resumed = SentenceEncoderForPreTraining.from_pretrained(first)
+    stage(resumed, second).train(resume_from_checkpoint=True)
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(weight, resumed.state_dict()[name]), name
+
+
+def test_a_run_resumes_from_its_own_start_not_from_that_of_another_run_of_the_model(
+    stating: str, tmp_path: Path, pairs: Any
+) -> None:
+    def run(model: Any, folder: str, *callbacks: Any) -> AlignmentTrainer:
+        arguments = AlignmentTrainingArguments(
+            str(tmp_path / folder), max_steps=4, save_steps=2, share_of_start=0.5, learning_rate=0.01, use_cpu=True,
+            report_to="none", per_device_train_batch_size=4,
+        )  # fmt: skip
+        return AlignmentTrainer(model, arguments, {"de": pairs}, callbacks=[*callbacks])
+
+    model = SentenceEncoderForPreTraining.from_pretrained(stating)
+    run(model, "first").train()
+    with pytest.raises(InterruptedError):
+        run(SentenceEncoderForPreTraining.from_pretrained(str(tmp_path / "first")), "second", _Break()).train()
+    run(model, "second").train(resume_from_checkpoint=True)
+    whole = SentenceEncoderForPreTraining.from_pretrained(str(tmp_path / "first"))
+    run(whole, "whole").train()
+    for name, weight in whole.state_dict().items():
+        assert torch.equal(weight, model.state_dict()[name]), name
+
+
 def test_a_new_run_says_that_an_interrupted_one_changed_the_weights(
     stating: str, tmp_path: Path, pairs: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -263,6 +316,7 @@ def test_the_teacher_of_interpolation_embeds_as_the_model_does(stating: str, tmp
         stating, objectives={"interpolation": 1.0}, pooling="cls", normalize=False
     )
     trainer = AlignmentTrainer(model, arguments, {"de": pairs})
+    trainer.start = StartOfRun.find(model, Run(tmp_path / "run"))
     trainer.before_training()
     np.testing.assert_allclose(trainer.teachers.start.encode(["a dog"]), model.encode(["a dog"]))
     with pytest.raises(RecipeError, match="interpolation keeps the embeddings of the start"):

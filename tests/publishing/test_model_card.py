@@ -28,6 +28,7 @@ from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results,
 from hf_xsent.publishing.hub import check_card, plan_upload
 from hf_xsent.publishing.model_card import _method, facts_of_run, render_card
 from hf_xsent.runs.identity import identify_model
+from hf_xsent.runs.origin import Origin
 
 ROOT = Path(__file__).parents[2]
 CARDS = sorted(path for path in (ROOT / "model_cards").glob("*.md") if path.name != "template.md")
@@ -147,7 +148,9 @@ def test_results_are_published_under_the_name_of_their_data(tmp_path: Path) -> N
 def test_the_card_of_an_encoder_of_the_hub_names_it(exported: Path, tmp_path: Path) -> None:
     """Also after trimming, whose facts go with the encoder."""
     model = DapForSentenceEmbedding.from_pretrained(exported)
-    model.encoder.last_run = "org/encoder", {"languages": ["de"], "training": ["The vocabulary was trimmed."]}
+    model.encoder.origin = Origin(
+        "org/encoder", facts={"languages": ["de"], "training": ["The vocabulary was trimmed."]}
+    )
     card = (export_sentence_transformer(model, tmp_path / "out", verify=False) / "README.md").read_text("utf-8")
     assert "It started from [org/encoder]" in card and "Languages: de.\nThe vocabulary was trimmed.\n" in card
 

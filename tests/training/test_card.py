@@ -164,4 +164,4 @@ def test_the_card_of_a_second_stage_counts_the_pairs_of_both(run: Run, pairs, tm
     assert facts["languages"] == first["languages"] and sum(facts["ledger"].values()) == sum(facts["pairs"].values())
     assert f"It continued the training of {run.out.name}: pairs and languages are of all" in facts["training"][-1]
     recipe = yaml.safe_load((tmp_path / "second" / RECIPE_FILE).read_text("utf-8"))
-    assert recipe["model"] == str(run.settings["model"] if in_memory else run.out)
+    assert recipe["model"] == str(run.out)

@@ -172,18 +172,25 @@ def settings_of_sentence_transformer(model: Any) -> dict[str, Any]:
     return settings
 
 
+def _own_prompts(prompts: Mapping[str, str], default: str | None) -> dict[str, str]:
+    """Return prompts without ``document`` if ``_write_general_settings`` or SentenceTransformer has added it."""
+    others = {name: text for name, text in prompts.items() if name != "document"}
+    added = default != "document" and prompts.get("document", "") in ("", prompt_of(DOCUMENT, others))
+    return others if added else dict(prompts)
+
+
 def _settings_of_modules(
     name: str, modules: list[tuple[str, str, dict[str, Any]]], common: Mapping[str, Any], longest: Any, lower: Any
 ) -> dict[str, Any]:
     """Return the settings that modules (kind, path and config of each) and the common settings state."""
     settings: dict[str, Any] = {"normalize": False}
-    prompts = common.get("prompts") or {}
+    prompts, default = common.get("prompts") or {}, common.get("default_prompt_name")
     if any(prompts.values()):
-        settings |= {"prompts": dict(prompts), "default_prompt_name": common.get("default_prompt_name")}
+        settings |= {"prompts": _own_prompts(prompts, default), "default_prompt_name": default}
     for kind, path, config in modules:
         if kind == "Pooling":
             settings["pooling"] = _pooling(name, config)
-            if prompts.get(common.get("default_prompt_name")) and not config.get("include_prompt", True):
+            if prompts.get(default) and not config.get("include_prompt", True):
                 raise UnsupportedModuleError(f"{name} pools without its prompt: {OPEN_THERE}")
         elif kind == "Normalize":
             settings["normalize"] = True

@@ -28,6 +28,7 @@ from hf_xsent.publishing.model_card import compose_card, facts_of_mean, write_ca
 from hf_xsent.publishing.onnx import export_onnx, export_openvino, load_onnxruntime, quantize_onnx
 from hf_xsent.publishing.settings import ExportSettings
 from hf_xsent.runs.identity import identify_model
+from hf_xsent.runs.origin import Origin
 from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,8 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
         if isinstance(model, SentenceEncoder):
-            run, stored = getattr(model.encoder, "last_run", None) or ("", {})
+            origin = getattr(model.encoder, "origin", Origin())
+            run, stored = origin.name or "", dict(origin.facts or {})
         else:
             run, stored = model, facts_of_mean([str(model), *(settings.average or ())])
         is_run = bool(stored) and not (settings.remove_language or settings.average)

@@ -35,6 +35,7 @@ from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.publishing.settings import TrimSettings
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
+from hf_xsent.runs.origin import Origin
 from hf_xsent.settings.command import command
 
 _ROUND = 0.6  # each round retains at least this share of the pieces
@@ -92,7 +93,7 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     facts, by = facts_of_run(settings.model), f"by texts in {', '.join(names)}"
     trimmed = f"The vocabulary was trimmed to {len(old):,} of {len(table):,} word pieces, {by}."
     facts |= {"languages": names, "training": [*facts.get("training", ()), trimmed]}
-    embedder.model.encoder.last_run = settings.model, facts
+    embedder.model.encoder.origin = Origin(settings.model, facts=facts)
     export_sentence_transformer(
         embedder.model, settings.output, tokenizer, overwrite=settings.overwrite, dim=embedder.width
     )

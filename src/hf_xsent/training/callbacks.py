@@ -21,6 +21,7 @@ from hf_xsent.data.sampling.mixing import ProcessBatches
 from hf_xsent.errors import Interrupted, Stopped
 from hf_xsent.files import append_text, write_text
 from hf_xsent.logs import Progress
+from hf_xsent.runs.origin import Origin
 from hf_xsent.runs.run import METRICS_FILE
 
 logger = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class EndOfStep(TrainerCallback):
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Call ``end_step``, before a checkpoint or a measurement."""
         kwargs["model"].end_step()
-        kwargs["model"].encoder.last_run = None  # until the run is finished
+        kwargs["model"].encoder.origin = Origin()  # until the run is finished
 
 
 class DevBeforeTraining(TrainerCallback):

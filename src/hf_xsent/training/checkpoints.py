@@ -18,11 +18,12 @@ from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpo
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.files import move_into_place, remove
+from hf_xsent.runs.origin import Origin
 from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, SaveAfterEpoch, StopOnSignal
 from hf_xsent.training.conflicts import FOLLOW_METRIC, schedule_options
 from hf_xsent.training.hub_trainer import HubTrainer
-from hf_xsent.training.identity import identify_training, starting_model
+from hf_xsent.training.identity import identify_training
 from hf_xsent.training.resuming import has_ended, is_on_schedule, keep_settings, loading_state
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,8 @@ class SavingTrainer(HubTrainer):
             raise OutputError(f"no checkpoint in {folder} to resume from: train without resume_from_checkpoint")
         if self.optimizer is self._own_optimizer:
             self.optimizer, self.model_wrapped = None, self.model
-        given, start = self.optimizer, starting_model(self.model)
+        given, origin = self.optimizer, Origin.of(self.model)
+        start = origin.name if origin.facts is None else None  # else the weights are in memory
         run = run or Run(folder, resume_from_checkpoint or False, allow_changes, overwrite, start)
         saves = self.saves_run and trial is None  # each trial of a search is another run
         with self._training(run, saves) as checkpoint:
@@ -83,7 +85,7 @@ class SavingTrainer(HubTrainer):
                 self._resume(checkpoint)
                 self.before_training()
                 output = super().train(None if checkpoint is None else str(checkpoint), trial, *args, **kwargs)
-                self.after_training()
+                self.after_training(str(folder) if saves else None)
             finally:
                 self._stop.restore()
                 self._own_optimizer = None if given is not None else self.optimizer
@@ -104,8 +106,8 @@ class SavingTrainer(HubTrainer):
         """Raise an error: measurements are made by ``evaluate``."""
         raise RecipeError("predict does not work here: call evaluate for scores, or the model's encode for embeddings")
 
-    def after_training(self) -> None:
-        """Complete the trained weights before they are saved."""
+    def after_training(self, folder: str | None) -> None:
+        """Complete the trained weights before they are saved in a folder, if they are."""
 
     def problem(self) -> str | None:
         """Return why the trained model must not be used, if so; it is saved, but not uploaded then."""

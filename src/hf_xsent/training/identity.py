@@ -8,8 +8,7 @@ from typing import Any
 
 from transformers import TrainingArguments
 
-from hf_xsent.errors import ModelError
-from hf_xsent.runs.identity import identify_model
+from hf_xsent.runs.origin import Origin
 from hf_xsent.settings.declare import decides_results
 
 # The fields of transformers' TrainingArguments that decide results. All others only decide where, when and how fast a
@@ -44,18 +43,7 @@ def identify_training(training: TrainingArguments) -> dict[str, Any]:
 def identify_method(config: Any) -> dict[str, Any]:
     """Return the settings of a model of this package, a teacher by its content."""
     identity = {"method": config.model_type, **dict(_flat(config.recipe()))}
-    return {name: _content(value) if name.endswith("teacher") else value for name, value in identity.items()}
-
-
-def identify_start(model: Any) -> str | None:
-    """Return the content of the encoder or model that a model was made from, if it is known."""
-    name = starting_model(model)
-    return None if name is None else _content(name, **getattr(model, "_hub", {}))
-
-
-def starting_model(model: Any) -> str | None:
-    """Return the Hub id or folder that a model was made from, if it is known."""
-    return getattr(model, "_source", None) or getattr(model, "name_or_path", None) or None
+    return {name: Origin(value).identity if name.endswith("teacher") else value for name, value in identity.items()}
 
 
 def identify_pairs(bitext: Any, name: str) -> dict[str, Any]:
@@ -64,13 +52,6 @@ def identify_pairs(bitext: Any, name: str) -> dict[str, Any]:
     identity: dict[str, Any] = {f"languages of {name} pairs": [*dataset.ranges]}  # their order decides that of pairs
     identity |= {f"{name} pairs of {code}": len(rows) for code, rows in dataset.ranges.items()}
     return identity | {f"content of {name} pairs": dataset.identity}
-
-
-def _content(model: str | None, **hub: Any) -> str | None:
-    try:
-        return None if model is None else identify_model(model, **hub)
-    except ModelError:  # loaded with other arguments than its name alone, such as a token
-        return model
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.task import ModelEncoder
 from hf_xsent.models.adapters import plain_weights
@@ -45,20 +44,6 @@ class Retention:
             f"{largest_drop:g}: {saved}keep more of the start by share_of_start, or train with the objective "
             "interpolation"
         )
-
-
-def start_of_run(encoder: Any, needs: Mapping[str, Callable[[], Any]], begins: bool) -> dict[str, Any]:
-    """Return what a run ``needs`` of the model before training: of the model now if the run ``begins``.
-
-    It stays with the encoder, which has other weights when the run resumes after an interruption in this process.
-    """
-    if begins or not hasattr(encoder, "start_of_run"):
-        encoder.start_of_run = {}
-        encoder.start_of_run = {name: of_now() for name, of_now in needs.items()}
-    start: dict[str, Any] = encoder.start_of_run
-    for name in needs.keys() - start.keys():
-        raise RecipeError(f"{name} needs the weights before training, which the model no longer has: open it again")
-    return start
 
 
 def starting_weights(model: SentenceEncoder) -> dict[str, Tensor]:

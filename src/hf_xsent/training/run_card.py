@@ -24,7 +24,6 @@ from hf_xsent.publishing.model_card import (
 )
 from hf_xsent.runs.run import RECIPE_FILE
 from hf_xsent.settings.declare import default_of
-from hf_xsent.training.identity import starting_model
 from hf_xsent.training.recipe import recipe_settings
 from hf_xsent.training.settings import FolderSettings
 
@@ -57,17 +56,19 @@ def write_recipe(folder: str | Path, command: str, settings: Mapping[str, Any]) 
     write_text(Path(folder) / RECIPE_FILE, text)
 
 
-def settings_of_run(trainer: Trainer) -> dict[str, Any]:
+def settings_of_run(trainer: Any) -> dict[str, Any]:
     """Return the settings of a run as a recipe; if it was not started from one, as far as the trainer knows them."""
     stated = getattr(trainer, "stated_settings", None)
     if stated is None:
-        model: Any = trainer.model
-        start = {"model": starting_model(model), "method": model.config.model_type}
-        stated = start | model.config.recipe() | {name: getattr(trainer, name) for name in ("alpha", "target_language")}
+        config: Any = trainer.model.config
+        stated = {"model": trainer.origin.name, "method": config.model_type} | config.recipe()
+        stated |= {name: getattr(trainer, name) for name in ("alpha", "target_language")}
+    elif trainer.origin.facts is not None:  # another call of train has trained the model since
+        stated = {**stated, "model": trainer.origin.name}
     return {key: value for key, value in stated.items() if value is not None} | recipe_of(trainer.args)
 
 
-def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
+def facts_of_trainer(trainer: Any) -> dict[str, Any]:
     """Return what a model card states of a run; of absolute paths, which may be private, only the last name."""
     recipe, bitext = settings_of_run(trainer), getattr(trainer.train_dataset, "sides", trainer.train_dataset)
     pairs: dict[str, int] = dict(getattr(bitext, "languages", {}))
@@ -81,14 +82,16 @@ def facts_of_trainer(trainer: Trainer) -> dict[str, Any]:
         "ledger": dict(getattr(bitext, "ledger", {})),
         "training": _training_sentences(trainer),
     }
-    before, earlier = getattr(trainer, "continued", None) or (start, facts_of_run(start) if start else {})
+    earlier = trainer.origin.facts or (facts_of_run(start) if start else {})
     of_start = ("base_model", "local_start", "language_removed")
     facts |= {name: earlier[name] for name in of_start if earlier.get(name)}
     if "recipe" not in earlier:
         return facts
+    if not trainer.state.global_step:  # the weights are those of the run before
+        return dict(earlier)
+    before = Path(start).name or "a model in memory"
     stages = (
-        f"It continued the training of {Path(before).name}: pairs and languages are of all stages, recipe and steps of "
-        "the last."
+        f"It continued the training of {before}: pairs and languages are of all stages, recipe and steps of the last."
     )
     return facts | {"training": [*facts["training"], stages]} | facts_of_all([earlier, facts])
 

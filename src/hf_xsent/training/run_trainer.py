@@ -12,9 +12,12 @@ from torch import nn
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.publishing.export_folder import RUN_FACTS
+from hf_xsent.runs.origin import Origin
+from hf_xsent.runs.run import Run
 from hf_xsent.training.checkpoints import SavingTrainer
-from hf_xsent.training.identity import identify_method, identify_pairs, identify_start, identify_training
+from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
 from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, write_recipe, write_run_card
+from hf_xsent.training.start_of_run import StartOfRun
 
 logger = logging.getLogger(__name__)
 
@@ -27,9 +30,14 @@ class RunTrainer(SavingTrainer):
     """
 
     stated_settings: Mapping[str, Any] | None = None
-    continued: tuple[str, Mapping[str, Any]] | None = None  # the run before of this encoder: folder and facts
+    start: StartOfRun  # of the last call of train
     alpha: float
     target_language: str
+
+    @property
+    def origin(self) -> Origin:
+        """Where the weights come from that the run starts from."""
+        return self.start.origin if hasattr(self, "start") else Origin.of(self.model)
 
     def identity(self) -> dict[str, Any]:
         """Return the settings of model and training, the starting model and the data.
@@ -38,7 +46,7 @@ class RunTrainer(SavingTrainer):
         number of accumulated batches if the pairs per step do not.
         """
         model = self.model
-        identity = {"model": identify_start(model), **identify_method(model.config), **identify_training(self.args)}
+        identity = {"model": self.origin.identity, **identify_method(model.config), **identify_training(self.args)}
         identity |= {"alpha": self.alpha, "target_language": self.target_language}
         if not model.config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
             identity["pairs per batch, over all processes"] = self.args.train_batch_size * self.args.world_size
@@ -46,17 +54,18 @@ class RunTrainer(SavingTrainer):
             identity |= {} if dataset is None else identify_pairs(dataset, name)
         return identity
 
+    def _training(self, run: Run, saves: bool) -> Any:
+        self.start = StartOfRun.find(self.model, run)
+        return super()._training(run, saves)
+
     def before_training(self) -> None:
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training()
         model = self.model
-        before = getattr(model.encoder, "last_run", ())  # None in training
-        if self._resumed is None:
-            self.continued = before or None
-            if before is None:
-                logger.warning(
-                    "an interrupted training changed the weights that this one begins with: open the model again"
-                )
+        if self._resumed is None and getattr(model.encoder, "origin", None) == Origin():
+            logger.warning(
+                "an interrupted training changed the weights that this one begins with: open the model again"
+            )
         self.stated_settings = settings_of_run(self)
         if self.saves_run and self.args.should_save:
             write_recipe(str(self.args.output_dir), "pretrain", self.stated_settings)
@@ -64,9 +73,9 @@ class RunTrainer(SavingTrainer):
             if report is not None:
                 write_json(Path(str(self.args.output_dir)) / "bitext.json", report.to_dict())
 
-    def after_training(self) -> None:
-        """Note the facts of the run for exports and further runs, also of other models over this encoder."""
-        self.model.encoder.last_run = str(self.args.output_dir), facts_of_trainer(self)
+    def after_training(self, folder: str | None) -> None:
+        """Note the run for exports and further runs, also of other models over this encoder."""
+        self.model.encoder.origin = Origin(folder, facts=facts_of_trainer(self))
 
     def write_reports(self) -> None:
         """Write the model card."""

@@ -25,7 +25,7 @@ from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.sentence_transformer_files import read_json, stated_settings
 from hf_xsent.objectives.base import SIDES
 from hf_xsent.objectives.registry import objective_class
-from hf_xsent.training.identity import starting_model
+from hf_xsent.runs.origin import Origin
 
 logger = logging.getLogger(__name__)
 
@@ -114,11 +114,10 @@ def _frozen(encode: Encode, model: nn.Module) -> Encode:
 
 
 def _source_of(given: Any) -> str | None:
-    """Return the Hub id or folder of a teacher's weights; None if they were trained since and not to the end."""
+    """Return the Hub id or folder that holds a teacher's weights."""
     owner: Any = getattr(given, "__self__", given)
     model = getattr(owner, "transformers_model", None) or getattr(owner, "model", owner)
-    trained = model if hasattr(model, "last_run") else getattr(model, "encoder", model)
-    return (trained.last_run or [None])[0] if hasattr(trained, "last_run") else starting_model(model)
+    return Origin.of(model).name
 
 
 def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArguments) -> Teacher:

@@ -30,7 +30,7 @@ from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.large_batch import cached_loss
 from hf_xsent.training.resuming import stops_early
-from hf_xsent.training.retention import Retention, average_with_start, choose_share, start_of_run, starting_weights
+from hf_xsent.training.retention import Retention, average_with_start, choose_share, starting_weights
 from hf_xsent.training.run_trainer import RunTrainer
 from hf_xsent.training.teacher import Teachers, copy_of_start, load_teachers
 
@@ -181,12 +181,12 @@ class AlignmentTrainer(RunTrainer):
             needs["interpolation"] = partial(copy_of_start, self.model, self.args)
         if self._retention is not None:
             needs["retention"] = self._score_within_languages
-        start = start_of_run(self.model.encoder, needs, begins=self._resumed is None)
+        start = self.start.values_of(needs)
         self._start, self.teachers.start = start.get("share_of_start", {}), start.get("interpolation")
         if self._retention is not None:
             self._retention.before = start["retention"]
 
-    def after_training(self) -> None:
+    def after_training(self, folder: str | None) -> None:
         """Average the weights with those of the start, merge adapters, and measure the result."""
         model = self.model
         share: Any = self.args.share_of_start
@@ -202,7 +202,7 @@ class AlignmentTrainer(RunTrainer):
         if self._retention is not None:
             self._retention.after = self._score_within_languages()
             self.log({"retention_before": self._retention.before, "retention": self._retention.after})
-        super().after_training()
+        super().after_training(folder)
 
     def problem(self) -> str | None:
         """Return a sentence if the score within languages fell by more than ``largest_drop``."""
