@@ -236,12 +236,17 @@ def test_an_untrained_method_has_the_prompts_of_its_recipe(study: StudyFile):
     assert (embedder.encode_query(["sleeps"]) == embedder.encode(["sleeps"])).all()
 
 
-def test_an_untrained_method_has_the_prompt_of_its_start_that_its_recipe_names(study: StudyFile, tmp_path: Path):
-    start = SentenceEncoderForPreTraining.from_pretrained(study.content["model"], prompts={"query": "The dog "})
+@pytest.mark.parametrize(("of_start", "named"), [(None, "query"), ("query", None)])
+def test_an_untrained_method_has_the_prompt_of_its_start_that_its_recipe_names(
+    study: StudyFile, tmp_path: Path, of_start: str | None, named: str | None
+):
+    start = SentenceEncoderForPreTraining.from_pretrained(
+        study.content["model"], prompts={"query": "The dog "}, default_prompt_name=of_start
+    )
     start.save_pretrained(tmp_path / "start")
-    settings = study.content["settings"] | {"default_prompt_name": "query"}
+    settings = study.content["settings"] | {"default_prompt_name": named}
     (run,) = _runs(study, model=str(tmp_path / "start"), settings=settings, methods={"none": {"train": False}})
-    assert open_embedder(run).prompt == "The dog "
+    assert open_embedder(run).prompt == ("The dog " if named else "")
 
 
 def test_paths_and_numbers_of_python_are_those_of_a_file(study: StudyFile, tmp_path: Path):

@@ -348,6 +348,22 @@ def test_a_model_over_a_truncated_sentence_transformer_is_saved_with_its_width(
     assert SentenceTransformer(str(tmp_path / "second"), device="cpu").truncate_dim == 8
 
 
+def test_a_model_saved_over_a_folder_of_sentence_transformers_replaces_its_settings(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = tmp_path / "saved"
+    prompts = {"query": "the dog: "}
+    earlier = SentenceTransformer(str(encoder_folders["bert"]), device="cpu", prompts=prompts, truncate_dim=8)
+    earlier.default_prompt_name = "query"
+    earlier.save_pretrained(str(folder))
+    model = SentenceEncoderForPreTraining.from_backbone(str(encoder_folders["bert"]))
+    model.save_pretrained(folder)
+    for opened in (SentenceTransformer(str(folder), device="cpu"), AutoModel.from_pretrained(folder)):
+        np.testing.assert_allclose(opened.encode(sentences), model.encode(sentences), atol=1e-6)
+
+
 def _changed_in_sentence_transformers(export: Path, folder: Path, change: str) -> Any:
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 

@@ -357,6 +357,30 @@ def test_a_saved_default_prompt_goes_with_the_saved_prompts(stating: str, tmp_pa
         assert (config.prompts, config.default_prompt_name) == (prompts, None)
 
 
+@pytest.mark.parametrize("door", ["from_backbone", "from_pretrained", "from_sentence_transformer"])
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_default_prompt_of_none_keeps_the_prompts_of_the_start(
+    stating: str, tmp_path: Path, door: str, saved: bool
+) -> None:
+    if saved:
+        SentenceEncoderForPreTraining.from_pretrained(stating).save_pretrained(tmp_path / "saved")
+        stating = str(tmp_path / "saved")
+    start: Any = SentenceTransformer(stating, device="cpu") if door == "from_sentence_transformer" else stating
+    config = getattr(SentenceEncoderForPreTraining, door)(start, default_prompt_name=None).config
+    assert PROMPTS.items() <= config.prompts.items() and config.default_prompt_name is None
+
+
+def test_null_as_default_prompt_of_a_recipe_keeps_the_prompts_of_the_start(stating: str, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("Der Hund.\tThe dog.\n", encoding="utf-8")
+    settings = {"model": stating, "data": {"de": str(tmp_path / "pairs.tsv")}, "output_dir": str(tmp_path / "out")}
+    for layers, flags in (
+        ([settings], {"default_prompt_name": ["null"]}),
+        ([settings | {"default_prompt_name": None}], {}),
+    ):
+        config = Plan.of(build_recipe(layers, flags)).recipe.config
+        assert config.default_prompt == "" and config.prompts["query"] == PROMPTS["query"]
+
+
 @pytest.mark.parametrize("kind", ["folder", "model", "encode"])
 def test_a_teacher_is_a_model_its_encode_or_its_name(stating: str, tmp_path: Path, pairs: Any, kind: str) -> None:
     teacher = SentenceTransformer(stating, device="cpu")

@@ -82,7 +82,8 @@ def open_embedder(run: Run) -> SentenceEmbedder:
 
 def open_start(run: Run) -> SentenceEmbedder:
     """Load the starting encoder with the pooling, length and prompts of the run."""
-    config = build_recipe([run.settings()]).config
+    recipe = build_recipe([run.settings()])
+    config = recipe.config
     if isinstance(config, DualPivotConfig):
         average = config.replaced(layer_mix=False, linear_map=False)
         pivot = DualPivotForSentenceEmbedding.from_backbone(run.model, config=average)
@@ -90,7 +91,7 @@ def open_start(run: Run) -> SentenceEmbedder:
         module.to("cuda" if torch.cuda.is_available() else "cpu")
         return SentenceEmbedder(pivot, load_tokenizer(run.model))
     embedder = SentenceEmbedder.from_pretrained(run.model, run.pooling, config.max_length, precision=_precision(run))
-    config = config.following(embedder.config.saved_settings())
+    config = config.following(embedder.config.saved_settings(), recipe.stated | {"max_length"})
     embedder.config.prompts, embedder.prompt = config.prompts, config.default_prompt
     return embedder
 

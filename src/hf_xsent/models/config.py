@@ -56,9 +56,10 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         """Return the config with pooling, normalization, prompts and width of a starting model where it has none.
 
         Without either, the pooling is the mean. ``chosen`` are the settings that the user gave: log a warning for
-        others that differ from the starting model's.
+        others that differ from the starting model's. A chosen ``default_prompt_name`` of None is no default prompt.
         """
-        names = ["pooling", "normalize", "dim", *(["prompts", "default_prompt_name"] if self.prompts is None else [])]
+        of_prompts = {"prompts", "default_prompt_name"} - ({*(chosen or ())} & {"default_prompt_name"})
+        names = ["pooling", "normalize", "dim", *(of_prompts if self.prompts is None else ())]
         followed = {"pooling": "mean", "normalize": False} | {**start}
         config = self.copied(**{name: followed.get(name) for name in names if getattr(self, name) is None})
         if "map" in start and config.pooling != start["pooling"]:

@@ -29,6 +29,7 @@ from hf_xsent.models.loading import (
 )
 from hf_xsent.models.saved_form import read_heads, save_model
 from hf_xsent.models.sentence_transformer_files import (
+    GENERAL_FILE,
     map_of_sentence_transformer,
     read_map,
     settings_of_sentence_transformer,
@@ -115,7 +116,8 @@ class SavedModel(PreTrainedModel):
         Keyword arguments replace settings of the saved model, and otherwise are those of ``from_backbone``.
         """
         name, with_info = str(name_or_path), settings.pop("output_loading_info", False)
-        settings = {key: value for key, value in settings.items() if key not in UNUSED_ARGUMENTS and value is not None}
+        given = {key: value for key, value in settings.items() if value is not None or key == "default_prompt_name"}
+        settings = {key: value for key, value in given.items() if key not in UNUSED_ARGUMENTS}
         loading = loading_arguments(settings)
         hub = hub_arguments(loading)
         if not isinstance(config, PreTrainedConfig):
@@ -217,6 +219,7 @@ class SavedModel(PreTrainedModel):
         state_dict: Mapping[str, Tensor] | None = None,
         is_main_process: bool = True,
         max_shard_size: int | str = "50GB",
+        safe_serialization: bool | None = None,
         push_to_hub: bool = False,
         repo_id: str | None = None,
         **hub: Any,
@@ -225,6 +228,8 @@ class SavedModel(PreTrainedModel):
         if is_main_process:
             folder = Path(save_directory)
             folder.mkdir(parents=True, exist_ok=True)
+            if safe_serialization is None:  # SentenceTransformer.save states it, and wrote its settings just before
+                (folder / GENERAL_FILE).unlink(missing_ok=True)
             save_model(self, folder, state_dict, heads=self._saves_heads, max_shard_size=max_shard_size)
             if push_to_hub:
                 self.push_to_hub(repo_id or folder.name, **hub)

@@ -21,6 +21,7 @@ from hf_xsent.models.text_encoder import DOCUMENT, prompt_of
 from hf_xsent.runs.hub import read_model_file
 
 logger = logging.getLogger(__name__)
+GENERAL_FILE = "config_sentence_transformers.json"  # prompts, similarity, and the width of truncated embeddings
 _TYPES = "sentence_transformers.models."  # versions 2 to 6 read these names; version 6 has others
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 # MLX and text-embeddings-inference up to 1.2 require flags that are always false here.
@@ -97,7 +98,7 @@ def _write_general_settings(folder: Path, config: Any, dim: int | None) -> None:
         prompts["document"] = prompt
     truncated = {} if dim is None else {"truncate_dim": dim}
     names = {"prompts": prompts, "default_prompt_name": config.default_prompt_name}
-    path = folder / "config_sentence_transformers.json"
+    path = folder / GENERAL_FILE
     if not (path.is_file() and "__version__" in path.read_text(encoding="utf-8")):
         write_json(path, {**names, "similarity_fn_name": "cosine", **truncated})
 
@@ -151,7 +152,7 @@ def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:
         kind, path = str(module["type"]).rsplit(".", 1)[-1], str(module["path"])
         config = read_json(name_or_path, f"{path}/config.json", **hub) if kind in ("Pooling", _MAP) else {}
         kinds.append((kind, path, config))
-    common = read_json(name_or_path, "config_sentence_transformers.json", **hub)
+    common = read_json(name_or_path, GENERAL_FILE, **hub)
     older = read_json(name_or_path, "sentence_bert_config.json", **hub)  # before version 6
     longest = older.get("max_seq_length")
     longest = longest or read_json(name_or_path, "tokenizer_config.json", **hub).get("model_max_length")

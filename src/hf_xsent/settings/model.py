@@ -38,8 +38,8 @@ class EncoderSettings:
     )
     default_prompt_name: str | None = setting(
         None,
-        "Name of the prompt to prepend to each sentence, in training and afterwards. (default: the starting model's, "
-        "if its prompts are used; else none)",
+        "Name of the prompt to prepend to each sentence, in training and afterwards; null: none. (default: the "
+        "starting model's, if its prompts are used; else none)",
     )
     dropout: float | None = setting(
         None, "Dropout of the encoder in training; without it, the checkpoint's dropout.", at_least=0, below=1
