@@ -13,7 +13,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerBase
 
-from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, export_sentence_transformer
+from hf_xsent import (
+    DapForSentenceEmbedding,
+    SentenceEmbedder,
+    SentenceEncoderForPreTraining,
+    export_sentence_transformer,
+)
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models import sentence_transformer_files
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
@@ -147,6 +152,23 @@ def test_an_export_is_plain(encoder_folders: dict[str, Path], tmp_path: Path) ->
     assert "mean" in (folder / "README.md").read_text() and "17 tokens" in (folder / "README.md").read_text()
     pooler = {"pooler.dense.weight", "pooler.dense.bias"}  # so that AutoModel has no weights to warn of
     assert set(load_file(folder / "model.safetensors")) == set(model.encoder.state_dict()) | pooler
+
+
+def test_only_the_length_of_the_export_is_stated_whatever_the_tokenizer_truncated_to_before(
+    tiny_encoders: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    trained = SentenceEncoderForPreTraining.from_backbone(str(tiny_encoders), max_length=8)
+    trained.encode(sentences)
+    trained.save_pretrained(tmp_path / "run")
+    settings = json.loads((tmp_path / "run" / "tokenizer_config.json").read_text())
+    earlier = {"max_length": 8, "stride": 0, "truncation_strategy": "longest_first"}  # as of some models on the Hub
+    (tmp_path / "run" / "tokenizer_config.json").write_text(json.dumps(settings | earlier))
+    folder = export_sentence_transformer(str(tmp_path / "run"), tmp_path / "out", max_length=16, verify=False)
+    stated = json.loads((folder / "tokenizer_config.json").read_text())
+    assert stated["model_max_length"] == 16 and not earlier.keys() & stated.keys()
+    for each in (tmp_path / "run", folder):
+        tokenizer = json.loads((each / "tokenizer.json").read_text())
+        assert tokenizer["truncation"] is None and tokenizer["padding"] is None
 
 
 def test_the_callers_model_and_tokenizer_stay_as_they_were(encoder_folders: dict[str, Path], tmp_path: Path) -> None:

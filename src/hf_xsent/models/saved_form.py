@@ -102,13 +102,20 @@ def load_saved_weights(model: nn.Module, folder: str | Path) -> None:
 
 
 def _write_tokenizer(model: Any, folder: Path) -> None:
-    """Write the tokenizer, if it is known, such that it truncates and pads as plain encoders need."""
+    """Write the tokenizer, if it is known, such that it truncates and pads as plain encoders need.
+
+    Only ``model_max_length`` states the length. A tokenizer.json holds the truncation and padding of the last call, from
+    which transformers writes a second length, ``max_length``, of which fastembed takes the smaller one.
+    """
     tokenizer = model.find_tokenizer()
     if tokenizer is None:
         return
     longest, side = tokenizer.model_max_length, tokenizer.padding_side
     tokenizer.model_max_length = model.config.max_length
     tokenizer.padding_side = "right"  # plain encoders would count positions from left padding
+    if tokenizer.is_fast:
+        tokenizer.backend_tokenizer.no_truncation()  # each call of the tokenizer sets its own
+        tokenizer.backend_tokenizer.no_padding()
     try:
         tokenizer.save_pretrained(folder)
     finally:
@@ -116,7 +123,9 @@ def _write_tokenizer(model: Any, folder: Path) -> None:
     path = folder / "tokenizer_config.json"
     settings = json.loads(path.read_text(encoding="utf-8"))
     if settings.get("tokenizer_class") == "TokenizersBackend":  # transformers 4 knows PreTrainedTokenizerFast
-        write_json(path, settings | {"tokenizer_class": "PreTrainedTokenizerFast"})
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    of_calls = ("max_length", "stride", "truncation_strategy")  # in the folder that the tokenizer was loaded from
+    write_json(path, {key: value for key, value in settings.items() if key not in of_calls})
     added = {str(token): token for token in tokenizer.added_tokens_decoder.values()}
     fields = ("content", "lstrip", "normalized", "rstrip", "single_word")
     special = {  # fastembed reads this file, which transformers 5 does not write
