@@ -132,14 +132,18 @@ def test_a_second_model_leaves_no_file_of_the_first(exported: Path, hub: LocalHu
     """An ONNX graph of old weights beside new ones would be opened by whoever asks for ONNX."""
     (exported / "onnx").mkdir()
     (exported / "onnx" / "model.onnx").write_bytes(b"\x08")
-    (exported / "1_image.svg").write_text("<svg/>", "utf-8")
+    own = {"1_image.svg", "adapters/adapter_model.safetensors"}
+    (exported / "adapters").mkdir()
+    for name in own:
+        (exported / name).write_text("of the user", "utf-8")
     assert at_the_hub(("publish", str(exported), "org/dap-xlmr")).returncode == 0
     (exported / "onnx" / "model.onnx").unlink()
-    (exported / "1_image.svg").unlink()
+    for name in own:
+        (exported / name).unlink()
     done = at_the_hub(("publish", str(exported), "org/dap-xlmr"))
     assert done.returncode == 0, (done.stderr, hub.requests)
     files = hub.repositories["org/dap-xlmr"].files("main")[1]
-    assert "onnx/model.onnx" not in files and {"1_image.svg", "model.safetensors"} <= files.keys()
+    assert "onnx/model.onnx" not in files and {*own, "model.safetensors"} <= files.keys()
 
 
 def test_a_dry_run_lists_files_and_uploads_nothing(exported: Path, hub: LocalHub, at_the_hub) -> None:

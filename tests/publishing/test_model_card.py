@@ -232,10 +232,19 @@ def _card(folder: Path, **facts: Any) -> str:
 
 
 def test_a_card_states_truncated_dimensions(trained: Path) -> None:
-    config = json.loads((trained / "config.json").read_text("utf-8"))
-    write_json(trained / "config.json", config | {"hf_xsent": config["hf_xsent"] | {"dim": 16}})
+    path = trained / "config_sentence_transformers.json"
+    write_json(path, json.loads(path.read_text("utf-8")) | {"truncate_dim": 16})
     card = _card(trained)
     assert "(16 dimensions)" in card and "then truncated to 16 dimensions" in card
+
+
+def test_a_card_states_prompts_that_were_written_into_the_export(trained: Path) -> None:
+    path = trained / "config_sentence_transformers.json"
+    prompts = {"prompts": {"query": "question: "}, "default_prompt_name": "query"}
+    write_json(path, json.loads(path.read_text("utf-8")) | prompts)
+    card = _card(trained)
+    assert 'texts = ["question: " + sentence for sentence in sentences]' in card
+    assert "both methods add the prompt of that name" in card and "need no prefix" not in card
 
 
 def test_the_hub_gets_only_results_of_the_export_as_it_is(trained: Path, results: Path) -> None:

@@ -104,8 +104,8 @@ def load_saved_weights(model: nn.Module, folder: str | Path) -> None:
 def _write_tokenizer(model: Any, folder: Path) -> None:
     """Write the tokenizer, if it is known, such that it truncates and pads as plain encoders need.
 
-    Only ``model_max_length`` states the length. A tokenizer.json holds the truncation and padding of the last call, from
-    which transformers writes a second length, ``max_length``, of which fastembed takes the smaller one.
+    Only ``model_max_length`` states the length. Else, tokenizer.json would hold the truncation and padding of the last
+    call, from which transformers writes a second length, ``max_length``; fastembed takes the smaller of the two.
     """
     tokenizer = model.find_tokenizer()
     if tokenizer is None:

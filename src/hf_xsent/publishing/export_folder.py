@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from transformers import AutoConfig
+
 from hf_xsent.errors import OutputError
 from hf_xsent.models.loading import SETTINGS
 from hf_xsent.models.saved_form import HEADS_FILE
-from hf_xsent.models.sentence_transformer_files import read_json, read_modules
+from hf_xsent.models.sentence_transformer_files import read_json, read_modules, stated_settings
 from hf_xsent.publishing.runtimes import SERVED_FILES
 
 RUN_FACTS = "training.json"  # the facts of the training of a run, checkpoint or export, and those that publish adds
 RUNTIMES_FILE = "runtimes.json"  # the runtimes in which it was opened
-OF_EXPORTS = ["*.safetensors*", "[0-9]_*/*", "onnx/*", "openvino/*", "gguf/*", "modules.json", RUN_FACTS, RUNTIMES_FILE]
+OF_EXPORTS = [  # in patterns, * is also /
+    *("model*.safetensors*", HEADS_FILE, "[0-9]_*/*", "onnx/*", "openvino/*", "gguf/*"),
+    *("modules.json", RUN_FACTS, RUNTIMES_FILE),
+]
 _OF_RUNS = (HEADS_FILE, "recipe.yaml", "checkpoint-*")
 
 
@@ -35,8 +40,9 @@ def check_replaceable(folder: Path, overwrite: bool) -> None:
 
 def encoding_facts(folder: str | Path) -> dict[str, Any]:
     """Return how a saved model encodes, as its files state it: prompt, pooling, length, dimensions, tokenizer."""
-    config, tokenizer = (read_json(str(folder), name) for name in ("config.json", "tokenizer_config.json"))
-    settings, encoder = config.get(SETTINGS, config), config.get("encoder_config", config)
+    plain = "encoder_config" not in read_json(str(folder), "config.json")
+    tokenizer = read_json(str(folder), "tokenizer_config.json")
+    encoder, settings = stated_settings(str(folder), AutoConfig.from_pretrained(folder))
     pooling, mixes_layers = settings["pooling"], settings["model_type"] == "dual-pivot"
     if mixes_layers and pooling == "mean":
         pooling = "mean of layers"
@@ -46,14 +52,14 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
         "prompted": bool(settings.get("prompts")),
         "prompt": (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",
         "pooling": pooling,
-        "layer": None if mixes_layers else encoder["num_hidden_layers"],
+        "layer": None if mixes_layers else encoder.num_hidden_layers,
         "max_length": settings["max_length"],
         "normalize": settings["normalize"],
         "linear_map": "map" in read_modules(str(folder)),
-        "dimensions": settings.get("dim") or encoder["hidden_size"],
+        "dimensions": settings.get("dim") or encoder.hidden_size,
         "truncated": settings.get("dim") is not None,
-        "plain": "encoder_config" not in config,
-        "pad_id": encoder.get("pad_token_id") or 0,
+        "plain": plain,
+        "pad_id": encoder.pad_token_id or 0,
         "pad_token": str(tokenizer.get("pad_token", "")),
         "token_types": "token_type_ids" in tokenizer.get("model_input_names", ()),
         "files": [file for file in SERVED_FILES if (Path(folder) / file).is_file()],
