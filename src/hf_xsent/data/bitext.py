@@ -273,7 +273,7 @@ class Bitext:
             candidates = _rows_of_lowest_hashes(of_language[:, 1], size + 1, seed)
             if len(candidates) <= size:
                 raise DataError(f"{language} has {len(candidates)} different targets after cleaning, too few to hold "
-                                f"out {size}: see what was removed, lower dev_pairs, or give a dev set")  # fmt: skip
+                                f"out {size}: see what was removed, lower --dev_pairs, or give a dev set")  # fmt: skip
             held_out.append(np.sort(candidates[:size]))
         excluded = np.unique(np.concatenate([of[rows] for of, rows in zip(hashes, held_out, strict=True)]))
         starts = [rows.start for rows in self.ranges.values()]
@@ -286,7 +286,7 @@ class Bitext:
         train = self._part(np.concatenate(rest))
         empty = [language for language in self.languages if language not in train.languages]
         if empty:
-            raise DataError(f"{empty[0]} has no training pairs besides the held-out ones; lower dev_pairs")
+            raise DataError(f"{empty[0]} has no training pairs besides the held-out ones: lower --dev_pairs")
         train.report = self.report.of_part(train.languages, "held_out")
         return train, self._part(dev_rows)
 

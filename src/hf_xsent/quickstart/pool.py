@@ -18,7 +18,7 @@ EXAMPLE_LENGTH = 40  # characters
 
 
 class PoolSearch:
-    """Search one pool of both sides of all pairs with each of its sentences, by cosine.
+    """Search one pool of both sides of all pairs with each of its source sentences, by cosine.
 
     Each sentence is in the pool once, with its language and its meaning: the target of its pair.
     """
