@@ -110,7 +110,14 @@ def test_a_document_is_as_near_as_its_nearest_passage(
         ranking = sorted(passages, key=cosine, reverse=True)
         recalls.append(len({*ranking[:100]} & {*names}) / len(names))
         ranks.append(next((1 / (rank + 1) for rank, name in enumerate(ranking[:10]) if name in names), 0.0))
-    figures = task.score(_encode).languages["und"]
+    encoded: list[str] = []
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        encoded.extend(texts)
+        return _encode(texts)
+
+    figures = task.score(encode).languages["und"]
+    assert sorted(encoded) == sorted([*judged, *(text for texts in passages.values() for text in texts)])  # once
     assert figures["recall"] == pytest.approx(100 * np.mean(recalls)) and 0 < figures["recall"] < 100
     assert figures["mrr"] == pytest.approx(100 * np.mean(ranks))
 

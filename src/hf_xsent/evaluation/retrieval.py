@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from hf_xsent.data.benchmarks.collection import NOT_STATED, Collection, load_collection
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores, encoder_of
 from hf_xsent.logs import Progress
-from hf_xsent.mining.neighbours import nearest_one_way
-from hf_xsent.mining.top_k import Neighbours, merge_neighbours
+from hf_xsent.mining.neighbours import unit_vectors
+from hf_xsent.mining.top_k import GROUP, TopK
 
 _NEAREST, _DEPTH = 10, 100  # candidates of nDCG, MRR and the own language; candidates of recall
-_PASSAGES_AT_ONCE = 1 << 15
+_PASSAGES_AT_ONCE, _QUERIES_AT_ONCE = 1 << 15, 256
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,10 @@ class RetrievalTask(EvaluationTask):
         """Measure the queries of each language."""
         (collection,) = self.sets
         read = encoder_of(encode, "document")
-        queries, document_of = encoder_of(encode, "query")(collection.queries), np.array(collection.document_of)
-        count, k = min(_DEPTH, len(collection.document_languages)), _DEPTH
-        while True:  # until each query has found as many documents; of one passage each, at once
-            ranked = nearest_documents(search(queries, collection.passages, read, k), document_of)
-            if min(map(len, ranked)) >= count:
-                break
-            k *= 4
-        nearest = np.array([row[:count] for row in ranked])
+        queries, count = encoder_of(encode, "query")(collection.queries), len(collection.document_languages)
+        nearest = nearest_documents(queries, collection.passages, collection.document_of, read, min(_DEPTH, count))
         columns = [retrieval_scores(nearest, collection.relevant)]
-        if count == len(collection.document_languages):
+        if count <= _DEPTH:
             columns[0][:, -1] = np.nan  # the recall of all documents is always 1
         codes, of_documents = np.array(collection.query_languages), np.array(collection.document_languages)
         if NOT_STATED not in {*collection.query_languages, *collection.document_languages}:
@@ -91,28 +86,32 @@ class RetrievalTask(EvaluationTask):
         return {name: column for name, column in columns if not np.isnan(column).all()}
 
 
-def search(
-    queries: np.ndarray, passages: Sequence[str], encode: Callable[[Sequence[str]], np.ndarray], k: int
+def nearest_documents(
+    queries: np.ndarray,
+    passages: Sequence[str],
+    document_of: Sequence[int],
+    encode: Callable[[Sequence[str]], np.ndarray],
+    k: int,
 ) -> np.ndarray:
-    """Return the k nearest passages of each query, nearest first; only a block of passages is in memory at once."""
-    best: Neighbours | None = None
-    starts = range(0, len(passages), _PASSAGES_AT_ONCE)
-    for start in Progress(starts, desc="searching", unit=" blocks", delay=2):
-        vectors = encode(passages[start : start + _PASSAGES_AT_ONCE])
-        found = nearest_one_way(queries, vectors, min(k, len(vectors)))
-        found = Neighbours(found.cosines, found.indices + start)
-        best = found if best is None else merge_neighbours(best, found, k)
-    assert best is not None  # a collection has passages
-    return best.indices.numpy()
+    """Return the k nearest documents of each query, nearest first, each by its nearest passage.
 
-
-def nearest_documents(passages: np.ndarray, document_of: np.ndarray) -> list[list[int]]:
-    """Return the nearest documents of each query, from its nearest passages: each by the first of its.
-
-    >>> nearest_documents(np.array([[4, 1, 0, 2]]), np.array([0, 0, 1, 1, 2]))
-    [[2, 0, 1]]
+    Passages are encoded once, in blocks of whole documents; only the vectors of a block are in memory.
     """
-    return [list(dict.fromkeys(row)) for row in document_of[passages].tolist()]
+    queries, best = unit_vectors(queries).numpy(), TopK(len(queries), k, "cpu")
+    order = np.argsort(document_of, kind="stable")
+    starts = np.flatnonzero(np.diff(np.array(document_of)[order], prepend=-1))  # of each document in this order
+    blocks = np.unique(starts // _PASSAGES_AT_ONCE, return_index=True)[1].tolist()  # the first document of each
+    ends = [*blocks[1:], len(starts)]
+    for first, end in Progress([*zip(blocks, ends, strict=True)], desc="searching", unit=" blocks", delay=2):
+        rows = order[starts[first] : starts[end] if end < len(starts) else None]
+        vectors = unit_vectors(encode([passages[row] for row in rows])).numpy()
+        for query in range(0, len(queries), _QUERIES_AT_ONCE):
+            cosines = queries[query : query + _QUERIES_AT_ONCE] @ vectors.T
+            if len(rows) > end - first:
+                cosines = np.maximum.reduceat(cosines, starts[first:end] - starts[first], axis=1)
+            tile = np.pad(cosines, [(0, 0), (0, -(end - first) % GROUP)], constant_values=-np.inf)
+            best.update(query, first, torch.from_numpy(tile))
+    return best.result().indices.numpy()
 
 
 def retrieval_scores(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) -> np.ndarray:
