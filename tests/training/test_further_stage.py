@@ -11,6 +11,7 @@ from training_run import Run
 
 from hf_xsent import MoCoAlignedBert, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.errors import RecipeError
+from hf_xsent.models.dap import DapForSentenceEmbedding
 from hf_xsent.models.loading import load_config
 from hf_xsent.models.saved_form import saved_weights
 
@@ -119,6 +120,23 @@ def test_language_embeddings_are_not_lost_unseen(run: Run, languages: list[str] 
         XlmrWithRTLHead.from_backbone(
             str(run.out), max_length=24, objectives={"translation_ranking": 1.0}, languages=languages
         )
+
+
+def test_a_run_opens_only_with_its_languages_in_their_order(run: Run) -> None:
+    known, other = ["en", "de", "fr"], ["de", "en", "fr"]
+    refused = "the languages en, de, fr: set languages to the same list, in this order"
+    rtl: dict[str, Any] = {"direction": "both", "restrict_vocabulary": False}
+    predicting = {order[0]: {RTL: rtl | {"predicted_languages": order}} for order in (known, other)}
+    run.start(objectives=predicting["en"])
+    XlmrWithRTLHead.from_pretrained(run.out, objectives=predicting["en"])
+    with pytest.raises(RecipeError, match=refused):
+        XlmrWithRTLHead.from_pretrained(run.out, objectives=predicting["de"])
+    run.start("--overwrite", languages=known)
+    for kind in (XlmrWithRTLHead, DapForSentenceEmbedding):
+        assert kind.from_pretrained(run.out).config.languages == known
+        for languages in (other, []):
+            with pytest.raises(RecipeError, match=refused):
+                kind.from_pretrained(run.out, languages=languages)
 
 
 def test_what_an_earlier_stage_left_is_no_mlm_head(run: Run) -> None:

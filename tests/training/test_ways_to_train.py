@@ -113,7 +113,7 @@ def test_a_student_of_fewer_layers_learns_from_its_teacher_with_a_trimmed_vocabu
         ({"encoder_layers": 2, "frozen_layers": 3}, "frozen_layers 3 does not fit: this encoder has 2 layers"),
         (
             {"encoder_layers": 2, "method": "dual-pivot", "objectives": {"triplet_ranking": 1}},
-            "removes layers, but a frozen encoder",
+            "dual pivot trains only a mix of layers and a linear map: remove encoder_layers",
         ),
     ],
 )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import field, fields
 from functools import reduce
-from itertools import chain
 from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -88,6 +87,11 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
     def default_prompt(self) -> str:
         """The text that is prepended to each sentence."""
         return (self.prompts or {}).get(self.default_prompt_name or "", "")
+
+    @property
+    def languages_by_part(self) -> dict[str, list[str]]:
+        """The languages with an embedding in the encoder (its name is empty) and in objectives with their own."""
+        return {"": self.languages} if self.languages else {}
 
     @classmethod
     def setting_names(cls) -> list[str]:
@@ -230,8 +234,8 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
 
     def check_languages(self, languages: Collection[str]) -> None:
         """Raise an error if only some languages of the data have an embedding."""
-        for known in (self.languages, *(settings.embedded_languages for settings in self.objectives.values())):
-            if known and (missing := {*languages} - {*known}):
+        for known in self.languages_by_part.values():
+            if missing := {*languages} - {*known}:
                 raise RecipeError(
                     f"language {min(missing)!r} of the data has no embedding: add it to {', '.join(known)}"
                 )
@@ -245,10 +249,13 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
     @property
     def embedded_languages(self) -> list[str] | None:
         """The languages with an embedding; if any, batches need language ids."""
-        known: Iterable[Collection[str] | None] = chain(
-            [self.languages], (settings.embedded_languages for settings in self.objectives.values())
-        )
-        return next((list(languages) for languages in known if languages), None)
+        return next(iter(self.languages_by_part.values()), None)
+
+    @property
+    def languages_by_part(self) -> dict[str, list[str]]:
+        """The languages with an embedding in the encoder (its name is empty) and in objectives with their own."""
+        of_objectives = {name: settings.embedded_languages for name, settings in self.objectives.items()}
+        return super().languages_by_part | {name: [*known] for name, known in of_objectives.items() if known}
 
     def teachers(self) -> dict[str, str | None]:
         """Return the teacher of each objective that needs one; None: the model before training."""

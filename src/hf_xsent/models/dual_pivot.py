@@ -75,7 +75,7 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
             kind = objective_class(name)
             if not issubclass(kind, SentenceObjective) or kind.needs.mask_token or kind.needs.momentum_encoder:
                 raise RecipeError(f"dual pivot freezes the encoder, which {name} trains: use objectives over sentences")
-        for name in ("languages", "lora_rank", "training_mlp", "random_input_shuffling"):
+        for name in ("languages", "lora_rank", "training_mlp", "random_input_shuffling", "encoder_layers"):
             if getattr(self, name):
                 raise RecipeError(f"dual pivot trains only a mix of layers and a linear map: remove {name}")
 

@@ -142,6 +142,10 @@ class SavedModel(PreTrainedModel):
             if "prompts" in settings:
                 start.default_prompt_name = None  # one of the saved prompts
             config = cls.config_of(start, settings).following(stated)
+            ours = config.languages_by_part
+            for part, known in start.languages_by_part.items():
+                if ours.get(part, known if part else None) != known:
+                    raise _other_languages(name, known)
         else:
             config = cls.config_of(None, settings).following(stated, settings)
         model = cls._over_encoder(name, config, encoder_config, loading)
@@ -198,8 +202,7 @@ class SavedModel(PreTrainedModel):
         """Load weights that this model shares with that of an earlier training stage, of these settings and heads."""
         languages = earlier.get("languages")
         if languages and self.config.languages != languages:
-            known, name = ", ".join(languages), self._source
-            raise RecipeError(f"{name!r} has embeddings of the languages {known}: set languages to the same list")
+            raise _other_languages(str(self._source), languages)
         for name, weight in self.named_parameters():
             of_objective = name.startswith(("encoder.", "objectives."))
             if not of_objective and name in heads and weight.shape == heads[name].shape:
@@ -280,3 +283,9 @@ class SavedModel(PreTrainedModel):
         except (TypeError, AttributeError, StrictDataclassError) as error:
             wrong = ", ".join(f"{key}={value!r}" for key, value in settings.items())
             raise RecipeError(f"a value has the wrong type among {wrong}: {' '.join(str(error).split())}") from error
+
+
+def _other_languages(name: str, known: Sequence[str]) -> RecipeError:
+    return RecipeError(
+        f"{name!r} has embeddings of the languages {', '.join(known)}: set languages to the same list, in this order"
+    )

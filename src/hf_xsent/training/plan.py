@@ -52,8 +52,6 @@ class Plan:
             run.check()
         encoder_config, stated = starting_settings(encoder)
         if recipe.config.encoder_layers is not None:
-            if recipe.config.freezes_encoder:
-                raise RecipeError("encoder_layers removes layers, but a frozen encoder cannot adapt to this: remove it")
             encoder_config = reduced_config(encoder_config, recipe.config.encoder_layers)
         config = recipe.config.following(stated, recipe.stated).copied(encoder_config=encoder_config)
         config.check_objectives()
