@@ -21,8 +21,10 @@ from hf_xsent.comparison.settings import Budget
 from hf_xsent.comparison.study import Study
 from hf_xsent.errors import HfXsentError, RecipeError
 from hf_xsent.evaluation.registry import load_task
+from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.runs.run import RunState
 from hf_xsent.settings.yaml12 import parse_yaml
+from hf_xsent.training import arguments, plan
 
 
 def _read(study: StudyFile, flags: dict[str, list[str]] | None = None, **changes: Any) -> Study:
@@ -44,6 +46,33 @@ def test_recipe_file_settings_and_method_are_laid_over_each_other(study: StudyFi
     assert "objectives" not in other.recipe
     assert (other.poolings, other.seeds) == (("mean", "max"), (3,))
     assert (first.poolings, first.seeds) == (("cls",), (0,))
+
+
+def test_all_mistakes_in_methods_and_tasks_are_stated_at_once(study: StudyFile) -> None:
+    methods = {"one": {"objective": 1}, "two": {"bf": True}, "three": {"objective": 1}, "four": {}}
+    with pytest.raises(RecipeError) as raised:
+        _read(study, methods=methods, tasks={"tatoeba": {"dat": "x"}, "sts": {"data": "x"}})
+    text = str(raised.value).removeprefix(f"{study.path}: ")
+    places = [mistake.partition(": unknown")[0] for mistake in text.split("; also ")]
+    assert places == [
+        "tasks.tatoeba",
+        "tasks.sts",
+        "methods.one, methods.three",
+        "methods.two",
+    ]
+    study.write(methods={"one": {"max_length": 9999}, "two": {"model": "nowhere/at-all"}})
+    with pytest.raises(HfXsentError, match=r"methods.one: max_length 9999 .*; also methods.two: 'nowhere/at-all'"):
+        study.runs()
+
+
+def test_a_check_loads_a_tokenizer_once_and_measures_no_precision(
+    study: StudyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(plan, "load_tokenizer", lambda name: loaded.append(name) or load_tokenizer(name))
+    monkeypatch.setattr(arguments, "bfloat16_is_faster", None)  # not called
+    assert len(_runs(study, methods={"one": {"bf16": "auto"}, "two": {"poolings": ["mean", "max"]}})) == 3
+    assert len(loaded) == 1
 
 
 def test_a_recipe_file_states_the_pooling_of_methods_that_name_none(study: StudyFile, tmp_path: Path) -> None:
@@ -141,7 +170,7 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
         ({"methods": {"TR": {"max_length": "long"}}}, "methods.TR: max_length takes a whole number, not 'long'"),
         ({"methods": {"TR": {"method": "wacs"}}}, "methods.TR: unknown method 'wacs'.*did you mean 'wacse'"),
         ({"methods": {"W": {"method": "wacse", "objectives": {"word_translation_ranking": 1}}}}, "methods.W: .*links"),
-        ({"data": "/nowhere/de-en.tsv"}, "methods.none: no such file.*nowhere"),
+        ({"data": "/nowhere/de-en.tsv"}, "methods.none, methods.TR: no such file.*nowhere"),
         ({"methods": {"TR": {"poolings": "first"}}}, "methods.TR: pooling 'first' is unknown"),
         ({"methods": {"TR": {"languages": ["de", "en"]}}}, "methods.TR: tasks do not say the language of a text"),
         ({"methods": {"no": {"train": False, "encoder_layers": 1}}}, "methods.no: an untrained method has all layers"),

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -18,7 +19,7 @@ from hf_xsent.comparison.report import report_document, write_report
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.run import LOG_FILE, Run, run_folder
 from hf_xsent.comparison.settings import CompareSettings
-from hf_xsent.comparison.study import Study, Variant, check_data, check_methods, read_study
+from hf_xsent.comparison.study import Study, Variant, check_data, check_each, check_methods, read_study
 from hf_xsent.errors import TrainingError
 from hf_xsent.evaluation.registry import load_task
 from hf_xsent.files import digest
@@ -76,7 +77,8 @@ def list_runs(study: Study) -> list[Run]:
     cache_dir = study.output / "cache"
     with claim(study.output / "lock"):
         variants = check_methods(study, cache_dir)
-        tasks = {name: load_task(name, options, cache_dir) for name, options in study.tasks.items()}
+        checks = {f"tasks.{name}": partial(load_task, name, study.tasks[name], cache_dir) for name in study.tasks}
+        tasks = dict(zip(study.tasks, check_each(checks), strict=True))
         identities = {
             name: "-".join((task.fingerprint, *map(digest, task.settings.values()))) for name, task in tasks.items()
         }

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.comparison.study import run_settings
+from hf_xsent.comparison.study import run_settings, unmeasured
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.hub import hub_commit
 from hf_xsent.data.readers.resolving import resolve_sources
@@ -123,9 +123,9 @@ class Run:
 
 def run_folder(runs: Path, run: Run) -> Path:
     """Return the folder of a run, named by method and a hash of what decides its results: ``bf16: auto`` as stated."""
-    measured = {"bf16": False} if run.recipe.get("bf16") == "auto" else {}  # at each call, and on each machine
-    identity = identify_recipe(build_recipe([run.settings() | measured]), trained=run.seed is not None)
-    content = digest([plain(identity | ({"half": "auto"} if measured else {}))])[:8]
+    settings = run.settings()
+    identity = identify_recipe(build_recipe([unmeasured(settings)]), trained=run.seed is not None)
+    content = digest([plain(identity | ({"half": "auto"} if settings.get("bf16") == "auto" else {}))])[:8]
     for folder in sorted(runs.glob(f"*-{content}")):
         return folder  # even if the method was renamed
     name = f"{run.method} {run.pooling} {'' if run.seed is None else run.seed}"

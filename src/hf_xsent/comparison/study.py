@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,17 +94,18 @@ def _study(settings: CompareSettings, file: Path) -> Study:
     _check_recipe("settings", shared)
     if taken := [key for key in ("model", "data") if key in shared]:
         raise RecipeError(f"settings: {taken[0]} is not allowed: state it beside settings, or in a method")
-    for task, options in (settings.tasks or {}).items():
-        check_options(task, options)
     name = file.stem or "study"
-    methods = tuple(
-        _method(str(name), own, settings, shared, file.parent) for name, own in (settings.methods or {}).items()
-    )
+    named, tasks = settings.methods or {}, settings.tasks or {}
+    checks: dict[str, Callable[[], Any]] = {
+        f"tasks.{task}": partial(check_options, task, options) for task, options in tasks.items()
+    }
+    checks |= {f"methods.{key}": partial(_method, key, named[key], settings, shared, file.parent) for key in named}
+    methods = tuple(check_each(checks)[len(tasks) :])
     return Study(
         title=settings.title or name,
         budget=_budget(settings.budget or {}),
         methods=methods,
-        tasks={name: _options(name, options, methods) for name, options in (settings.tasks or {}).items()},
+        tasks={name: _options(name, options, methods) for name, options in tasks.items()},
         output=Path(settings.output or f"runs/{name}"),
         dry_run=settings.dry_run,
     )
@@ -131,34 +133,33 @@ def _budget(content: Mapping[str, Any]) -> Budget:
 
 def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, Any], folder: Path) -> Method:
     """Merge the method's recipe file, the study's ``settings`` and the method's own settings; later ones win."""
-    with _errors_at(f"methods.{name}"):
-        if not isinstance(own, Mapping | None):
-            raise RecipeError(f"give a mapping of settings, not {shortened(own)}")
-        content = dict(own or {})
-        of_method = {key: content.pop(key) for key in settings_of(MethodSettings) if key in content}
-        defaults = {"recipe": shared.get("recipe"), "poolings": study.poolings, "seeds": study.seeds}
-        method = read_settings(MethodSettings, defaults | of_method)
-        _check_recipe("", content)
-        from_file = {}
-        if method.recipe is not None:
-            file = recipe_file(method.recipe, folder)
-            from_file = read_mapping(file)
-            check_known(from_file, recipe_settings(), f"{file}: ")
-        layers = [{key: value for key, value in from_file.items() if key not in _SET_BY_STUDY}]
-        of_all = {key: shared[key] for key in shared if key != "recipe"}
-        layers += [{"model": study.model, "data": study.data}, of_all, content]
-        recipe = {key: value for layer in layers for key, value in layer.items()}
-        objectives: dict[str, Any] = {}  # the last mapping chooses the objectives; their settings are merged
-        for layer in layers:
-            if isinstance(layer.get("objectives"), Mapping):
-                objectives = merge_objectives(objectives, layer["objectives"])
-        recipe |= {"objectives": objectives} if objectives else {}
-        if not method.train and recipe.get("encoder_layers") is not None:
-            raise RecipeError("an untrained method has all layers: state encoder_layers in the methods that train")
-        if recipe.get("languages"):
-            raise RecipeError("tasks do not say the language of a text, which a model with languages needs: drop it")
-        poolings = tuple(dict.fromkeys(method.poolings or (from_file.get("pooling"),)))
-        return Method(name, recipe, poolings, tuple(dict.fromkeys(method.seeds)) if method.train else (None,))
+    if not isinstance(own, Mapping | None):
+        raise RecipeError(f"give a mapping of settings, not {shortened(own)}")
+    content = dict(own or {})
+    of_method = {key: content.pop(key) for key in settings_of(MethodSettings) if key in content}
+    defaults = {"recipe": shared.get("recipe"), "poolings": study.poolings, "seeds": study.seeds}
+    method = read_settings(MethodSettings, defaults | of_method)
+    _check_recipe("", content)
+    from_file = {}
+    if method.recipe is not None:
+        file = recipe_file(method.recipe, folder)
+        from_file = read_mapping(file)
+        check_known(from_file, recipe_settings(), f"{file}: ")
+    layers = [{key: value for key, value in from_file.items() if key not in _SET_BY_STUDY}]
+    of_all = {key: shared[key] for key in shared if key != "recipe"}
+    layers += [{"model": study.model, "data": study.data}, of_all, content]
+    recipe = {key: value for layer in layers for key, value in layer.items()}
+    objectives: dict[str, Any] = {}  # the last mapping chooses the objectives; their settings are merged
+    for layer in layers:
+        if isinstance(layer.get("objectives"), Mapping):
+            objectives = merge_objectives(objectives, layer["objectives"])
+    recipe |= {"objectives": objectives} if objectives else {}
+    if not method.train and recipe.get("encoder_layers") is not None:
+        raise RecipeError("an untrained method has all layers: state encoder_layers in the methods that train")
+    if recipe.get("languages"):
+        raise RecipeError("tasks do not say the language of a text, which a model with languages needs: drop it")
+    poolings = tuple(dict.fromkeys(method.poolings or (from_file.get("pooling"),)))
+    return Method(name, recipe, poolings, tuple(dict.fromkeys(method.seeds)) if method.train else (None,))
 
 
 def _check_recipe(at: str, content: Mapping[str, Any]) -> None:
@@ -181,18 +182,45 @@ def _errors_at(where: str) -> Iterator[None]:
         raise type(error)(f"{prefix}{error}") from error
 
 
+def check_each(checks: Mapping[str, Callable[[], Any]]) -> list[Any]:
+    """Call the checks of places in the study; raise one error that states each mistake with all its places."""
+    results, mistakes, cause = [], dict[str, list[str]](), HfXsentError()
+    for place, check in checks.items():
+        try:
+            results.append(check())
+        except HfXsentError as error:
+            cause = error
+            mistakes.setdefault(str(error).removeprefix(f"{place}: "), []).append(place)
+    if mistakes:
+        lines = [
+            reason if reason.startswith(places[0]) else f"{', '.join(places)}: {reason}"
+            for reason, places in mistakes.items()
+        ]
+        raise type(cause)("; also ".join(lines)) from cause
+    return results
+
+
+def unmeasured(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recipe with float32 in place of ``bf16: auto``, which only a run measures."""
+    return {**recipe} | ({"bf16": False} if recipe.get("bf16") == "auto" else {})
+
+
 def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
     """Check each recipe as ``hf-xsent pretrain`` would, before data is read."""
     tokenizers: dict[str, Any] = {}  # one for each start: that of XLM-R takes 240 MB
-    variants = []
-    for method in study.methods:
+
+    def check(method: Method) -> list[Variant]:
+        variants = []
         for pooling in method.poolings:
-            with _errors_at(f"methods.{method.name}"):
-                own = run_settings(pooling, None, 1, str(study.output / "runs" / "none"))
-                plan = Plan.of(build_recipe([{"cache_dir": str(cache_dir)} | method.recipe | own]))
-                tokenizer = tokenizers.setdefault(plan.encoder, plan.tokenizer)
-                variants.append(Variant(method, str(plan.recipe.config.pooling), replace(plan, tokenizer=tokenizer)))
-    return variants
+            own = unmeasured(method.recipe) | run_settings(pooling, None, 1, str(study.output / "runs" / "none"))
+            recipe = build_recipe([{"cache_dir": str(cache_dir)} | own])
+            plan = Plan.of(recipe, tokenizers.get(str(recipe.start.model)))
+            tokenizers[plan.encoder] = plan.tokenizer
+            variants.append(Variant(method, str(plan.recipe.config.pooling), plan))
+        return variants
+
+    checks = {f"methods.{method.name}": partial(check, method) for method in study.methods}
+    return [variant for variants in check_each(checks) for variant in variants]
 
 
 def check_data(variants: Iterable[Variant]) -> None:

@@ -38,8 +38,8 @@ class Plan:
     run: Run
 
     @classmethod
-    def of(cls, recipe: Recipe) -> Plan:
-        """Check the recipe before data is read, and raise an error for the first mistake."""
+    def of(cls, recipe: Recipe, tokenizer: PreTrainedTokenizerBase | None = None) -> Plan:
+        """Check the recipe before data is read; ``tokenizer`` is the start's, if it is loaded already."""
         encoder, training = recipe.start.model, recipe.training
         if encoder is None:
             raise RecipeError("no starting encoder: give --model, a Hub id such as xlm-roberta-base or a folder")
@@ -64,7 +64,7 @@ class Plan:
         check_frozen_layers(training.frozen_layers, encoder_config)
         if (retention := getattr(training, "retention", None)) is not None:
             RetentionTask.load(retention)  # raises an error before data is read
-        tokenizer = load_tokenizer(encoder)
+        tokenizer = load_tokenizer(encoder) if tokenizer is None else tokenizer
         check_tokenizer(tokenizer, encoder_config)
         return cls(replace(recipe, config=config, data=data), encoder, tokenizer, run)
 
