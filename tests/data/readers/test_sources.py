@@ -324,3 +324,14 @@ def test_columns_are_given_per_language_and_per_file(folder: Path) -> None:
         resolve_sources(data, columns=parse_columns(["sw=1,2"]))
     with pytest.raises(RecipeError, match="two names or numbers"):
         parse_columns(["de=1"])
+
+
+@pytest.mark.parametrize("columns", [(1, 0), {"fr": (1, 0)}, {"fr.po": (1, 0)}])
+def test_columns_of_files_without_columns_are_refused(tmp_path: Path, columns: object) -> None:
+    (tmp_path / "fr.po").write_text('msgid "dog"\nmsgstr "chien"\n')
+    (tmp_path / "fr.tsv").write_text("dog\tchien\n")
+    catalogue = f"fr={tmp_path / 'fr.po'}"
+    with pytest.raises(DataError, match=r"fr\.po has no columns .*: drop columns, or state the two languages in the"):
+        resolve_sources(catalogue, columns=columns)
+    if "fr.po" not in columns:
+        assert _read([catalogue, f"fr={tmp_path / 'fr.tsv'}"], columns=columns) == {"fr": [("chien", "dog")] * 2}

@@ -32,8 +32,9 @@ Texts = tuple[Any, ...]  # source and target, or all fields of a pair, unchecked
 _FIRST_PAIRS, _MIN_PAIRS = 100, 6  # to decide that a column has no letters
 _EXAMPLES = 3
 _NOT_OF_PAIRS = re.compile("labels?$|negatives?(_[0-9]+)?$", re.IGNORECASE)  # columns of sentence-transformers' data
-_ORDERS = dict.fromkeys(("tmx", "po", "mo"), "state the two languages in the other order")  # they have no columns
-_ORDERS["moses"] = "join the two files in the other order"
+# Formats without columns, and how to state the other order of source and target.
+ORDERS = dict.fromkeys(("tmx", "po", "mo"), "state the two languages in the other order")
+ORDERS["moses"] = "join the two files in the other order"
 
 logger = logging.getLogger(__name__)
 
@@ -191,4 +192,4 @@ def _check_sides(source: BitextSource, first: list[LinkedPair]) -> None:
             )
     if source.language != "und" or not source.stated:  # score and align-words state und by default
         cure = "drop --columns, or name them in the other order" if source.columns else ""
-        check_order(sides, (source.language, source.target_language), source.name, _ORDERS.get(source.format, cure))
+        check_order(sides, (source.language, source.target_language), source.name, ORDERS.get(source.format, cure))

@@ -13,7 +13,7 @@ from typing import Any
 
 from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, language_of_tag, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns
-from hf_xsent.data.readers.formats import language_of_header
+from hf_xsent.data.readers.formats import ORDERS, language_of_header
 from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
 from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file
 from hf_xsent.errors import DataError
@@ -56,15 +56,19 @@ def state_columns(
     """Return sources with these columns, or those that a mapping states by path, name or language.
 
     Without a name in the mapping, sources keep the columns that they have. The mapping may have ``others`` than those
-    of the sources, or they are refused.
+    of the sources, or they are refused, and so are columns that only files of formats without columns would have.
     """
     check_columns(columns)
     every, per_file = (None, columns) if isinstance(columns, Mapping) else (columns, {})
-    stated, unused = [], set(per_file)
+    stated, unused, of_keys = [], set(per_file), dict[str, list[BitextSource]]()
     for source in sources:
         key = next((key for key in (source.path, Path(source.path).name, source.language) if key in per_file), "")
         stated.append(replace(source, columns=per_file[key] if key else source.columns or every))
         unused.discard(key)
+        of_keys.setdefault(key, []).append(stated[-1])
+    for key, (first, *rest) in of_keys.items():
+        if (key or every) and all(source.format in ORDERS for source in (first, *rest)):
+            raise DataError(f"{first.name} has no columns to choose from: drop columns, or {ORDERS[first.format]}")
     for key in () if others else unused:
         codes = ", ".join(dict.fromkeys(source.language for source in stated))
         raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
