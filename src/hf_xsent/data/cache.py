@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterator
@@ -22,14 +21,14 @@ from hf_xsent.data.readers.formats import OnError, read_linked_pairs
 from hf_xsent.data.readers.hub import hub_commit
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, file_stamp, write_json
-from hf_xsent.logs import Progress, collecting_warnings
+from hf_xsent.files import digest, file_stamp
+from hf_xsent.logs import Progress
 from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
 FORMAT_VERSION = 14  # increase it when cached pairs, their counts or warnings change
-PAIRS_FILE, _WARNINGS_FILE = "pairs.arrow", "warnings.json"
+PAIRS_FILE = "pairs.arrow"
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,7 @@ class CachedPairs:
     def load(self, cache_dir: Path) -> tuple[Path, CleaningCounts]:
         """Return the file of the pairs and the counts of cleaning; read and clean the pairs if they are not cached."""
         name = f"{re.sub(r'[^A-Za-z0-9-]', '_', self.language)}-{self._fingerprint()}"
-        is_cached = (cache_dir / name).exists()
-        counts, warnings = Store(cache_dir).get(name, self._write, _read)
-        for warning in warnings if is_cached else ():
-            logger.warning("%s", warning)
+        counts = Store(cache_dir).get_and_warn(name, self._write, lambda folder: read_counts(folder / PAIRS_FILE))
         return cache_dir / name / PAIRS_FILE, counts
 
     def _fingerprint(self) -> str:
@@ -60,16 +56,14 @@ class CachedPairs:
         return digest([FORMAT_VERSION, asdict(self), [*map(file_stamp, files), *commits]])
 
     def _write(self, folder: Path) -> None:
-        """Write the pairs that pass the rules, without repetitions, and at most ``max_pairs``; and all warnings."""
+        """Write the pairs that pass the rules, without repetitions, and at most ``max_pairs``."""
         folder.mkdir(parents=True)
         counts = CleaningCounts()
         drop_repeats = self.cleaning is not None and self.cleaning.repeated
         key = (lambda pair: hash_texts(*pair[:2])) if drop_repeats else None
         pairs, path = self._passing_pairs(counts), folder / PAIRS_FILE
-        with collecting_warnings() as warnings:
-            write_distinct(path, arrow_columns(), pairs, counts, key, self.max_pairs, self.max_pairs_choice)
+        write_distinct(path, arrow_columns(), pairs, counts, key, self.max_pairs, self.max_pairs_choice)
         counts.require_pairs(" and ".join(source.name for source in self.sources))
-        write_json(folder / _WARNINGS_FILE, warnings)
 
     def _passing_pairs(self, counts: CleaningCounts) -> Iterator[LinkedPair]:
         """Yield the pairs that pass the rules; count pairs read, removed and bad."""
@@ -92,11 +86,6 @@ class CachedPairs:
                 yield pair
         if counts.bad:
             logger.warning("%s: %d bad rows were skipped", self.language, counts.bad)
-
-
-def _read(folder: Path) -> tuple[CleaningCounts, list[str]]:
-    warnings: list[str] = json.loads((folder / _WARNINGS_FILE).read_text(encoding="utf-8"))
-    return read_counts(folder / PAIRS_FILE), warnings
 
 
 def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:

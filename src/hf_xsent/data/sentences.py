@@ -23,7 +23,7 @@ from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 6  # increase it when stored sentences or counts change
+FORMAT_VERSION = 7  # increase it when stored sentences, counts or warnings change
 MAX_CHARACTERS = 1000  # of a sentence
 ROWS_PER_BATCH = 1 << 16  # at most
 _FEWEST_ROWS, _BATCHES = 1 << 10, 16
@@ -124,7 +124,7 @@ def store_sentences(
 ) -> Sentences:
     """Cache the sentences among numbered lines, as `load_sentences` does; ``identity`` identifies the lines."""
     fingerprint = digest([identity, MAX_CHARACTERS, FORMAT_VERSION])
-    return Store(folder).get(
+    return Store(folder).get_and_warn(
         fingerprint,
         lambda part: _write(name, read, part),
         lambda stored: Sentences(stored / _FILE, fingerprint),

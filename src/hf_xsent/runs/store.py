@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any, TypeVar
 
 from hf_xsent.errors import HfXsentError, OutputError
 from hf_xsent.files import move_into_place, naming_file, remove, write_json
-from hf_xsent.logs import Progress
+from hf_xsent.logs import Progress, collecting_warnings
 from hf_xsent.runs.claim import claim
 from hf_xsent.runs.identity import first_difference, plain
 
+logger = logging.getLogger(__name__)
+
 MADE_FROM = "_made-from.json"  # readers of Parquet folders ignore names with an underscore
+_WARNINGS = "warnings.json"
 
 Result = TypeVar("Result")
 
@@ -67,6 +71,21 @@ class Store:
         """
         self.compute(name, write, resumes)
         return self.read(name, read)
+
+    def get_and_warn(self, name: str, write: Callable[[Path], object], read: Callable[[Path], Result]) -> Result:
+        """Get a folder; log the warnings of ``write`` again, from a file in it, when it is only read."""
+        is_stored = self.path(name).exists()
+
+        def write_with_warnings(part: Path) -> None:
+            with collecting_warnings() as warnings:
+                write(part)
+            write_json(part / _WARNINGS, warnings)
+
+        result = self.get(name, write_with_warnings, read)
+        for warning in self.read(name, lambda folder: json.loads((folder / _WARNINGS).read_text("utf-8"))):
+            if is_stored:
+                logger.warning("%s", warning)
+        return result
 
     def compute(self, name: str, write: Callable[[Path], object], resumes: bool = False) -> None:
         """Compute a result unless it exists, as `get` does."""
