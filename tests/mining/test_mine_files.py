@@ -217,6 +217,19 @@ def test_a_few_gold_pairs_choose_the_threshold(folder: Path, caplog: pytest.LogC
     assert "precision 100.0, recall 100.0, F1 100.0 on the pairs" in message
 
 
+def test_gold_pairs_may_have_a_header_such_as_that_of_mined_pairs(folder: Path) -> None:
+    _mine(folder, output="mined.tsv")
+    header, *rows = (folder / "mined.tsv").read_text().splitlines(keepends=True)
+    gold = {"lines.tsv": "source_line\ttarget_line\n41\t60\n", "gold.tsv": header + "".join(rows[:20])}
+    for name, text in gold.items():
+        (folder / name).write_text(text)
+    files = [TextFile(str(folder / name)) for name in ("a.txt", "b.txt")]
+    sides = [file.sentences(folder / "sentences") for file in files]
+    assert read_gold(folder / "lines.tsv", sides, files) == {(40, 59)}
+    rows_of = {(int(row.split("\t")[4]) - 1, int(row.split("\t")[5]) - 1) for row in rows[:20]}
+    assert read_gold(folder / "gold.tsv", sides, files) == rows_of
+
+
 def test_numbered_gold_may_name_repeated_lines_but_no_omitted_ones(folder: Path) -> None:
     files = folder / "a.txt", folder / "b.txt"
     with files[0].open("a") as file:
@@ -236,7 +249,7 @@ def test_numbered_gold_may_name_repeated_lines_but_no_omitted_ones(folder: Path)
     ("gold", "message"),
     [
         ("a1\tb9999\n", "b.txt has no sentence 'b9999'"),
-        ("a1 b2\n", "gold.tsv:1: fewer than two columns"),
+        ("a1 b2\n", "gold.tsv:1: fewer than 2 columns"),
         ("", "holds no"),
         ("\n\n", "holds no"),
         ("a1\tb90\na2\tb80\n", "no gold pair was mined, so no threshold can be chosen: check the gold pairs"),

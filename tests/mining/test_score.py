@@ -132,13 +132,18 @@ def test_a_line_break_in_a_text_breaks_no_row(tmp_path: Path) -> None:
     assert line.split("\t")[1:] == ["aa b c", "a b c"]
 
 
-@pytest.mark.parametrize("output", ["scored.jsonl", "scored.parquet"])
-def test_links_and_negatives_stay(tmp_path: Path, output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("output", ["scored.jsonl", "scored.parquet", "scored.tsv"])
+def test_links_and_negatives_stay_or_are_warned_of(
+    tmp_path: Path, output: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("hf_xsent.data.output._ROWS_PER_GROUP", 1)
     records = [{"source": "a1", "target": "b1"}, {"source": "a2", "target": "b2"}]
     records[1] |= {"links": "0-0", "target_negatives": ["b3", "b4"]}  # type: ignore[dict-item]
     (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
     score_pairs(tmp_path / "pairs.jsonl", tmp_path / output, Words())
+    assert ("a TSV has no links and target_negatives: name the" in caplog.text) == output.endswith(".tsv")
+    if output.endswith(".tsv"):
+        return
     bitext = load_bitext({"de": tmp_path / output}, cleaning=None, cache_dir=tmp_path / "cache")
     assert list(bitext) == [record | {"language": "de"} for record in records]
 

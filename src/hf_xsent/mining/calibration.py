@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hf_xsent.data.readers.columns import guess_columns, is_header
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
@@ -78,8 +79,8 @@ def read_gold(
 ) -> set[tuple[int, int]]:
     """Read a TSV of gold pairs and return them as pairs of rows (source, target).
 
-    The columns are texts or ids of Parquet, or line numbers if all cells are whole numbers. A repeated line stands for
-    the row of its first occurrence. A line or text that is not among the sentences is an error.
+    The columns are texts or ids of Parquet, or line numbers if all cells are whole numbers: ``source`` and ``target`` of
+    a header, else the first two. A repeated line stands for the row of its first occurrence. A line or text that is not among the sentences is an error.
     """
     pairs = _read_cells(Path(path))
     numbered = all(cell.isdecimal() for pair in pairs.values() for cell in pair)
@@ -101,17 +102,25 @@ def read_gold(
 
 
 def _read_cells(path: Path) -> dict[int, tuple[str, str]]:
-    """Read the first two columns of all lines that are not empty, by line number."""
+    """Read the two columns of all lines that are not empty, by line number."""
     if not path.is_file():
         raise DataError(f"no such file of gold pairs: {path}")
-    pairs = {}
+    pairs: dict[int, tuple[str, str]] = {}
+    sides: tuple[int, int] | None = None
     for number, line in lines(path):
         if not line.strip():
             continue
-        cells = line.split("\t")
-        if len(cells) < 2:
-            raise DataError(f"{path}:{number}: fewer than two columns: separate two texts or two line numbers by a tab")
-        pairs[number] = cells[0].strip(), cells[1].strip()
+        cells = [cell.strip() for cell in line.split("\t")]
+        if sides is None:
+            has_names = is_header(cells, "und", "und")
+            first, second = guess_columns(cells, "und", "und") if has_names else (0, 1)
+            sides = (0, 1) if first is None or second is None else (first, second)
+            if has_names:
+                continue
+        if len(cells) <= max(sides):
+            few = f"fewer than {max(sides) + 1} columns"
+            raise DataError(f"{path}:{number}: {few}: separate two texts or two line numbers by a tab")
+        pairs[number] = cells[sides[0]], cells[sides[1]]
     if not pairs:
         raise DataError(f"{path} holds no gold pairs: give one pair per line")
     return pairs

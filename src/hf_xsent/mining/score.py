@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -17,6 +18,7 @@ from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.identification import check_language
 from hf_xsent.data.output import check_output, one_line, write_records
 from hf_xsent.data.pairs import open_pairs, record_of, store_pairs
+from hf_xsent.data.readers.compression import is_jsonl
 from hf_xsent.data.readers.fields import LEDGER, PAIR_FIELDS
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.parquet import is_parquet
@@ -26,6 +28,8 @@ from hf_xsent.models.text_encoder import check_finite
 from hf_xsent.runs.engines import engine, is_first_process
 from hf_xsent.runs.store import Store
 from hf_xsent.settings.command import command
+
+logger = logging.getLogger(__name__)
 
 COLUMNS = ("score", "source", "target")
 _PAIRS_PER_PART = 1 << 14
@@ -67,6 +71,10 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
         rules = FilterRules.parse([] if settings.filter is True else settings.filter)
         pair_filter = PairFilter(rules, settings.language, settings.target_language)
     pairs = store_pairs({source.language: [source]}, settings.work_folder / "pairs")
+    others = PAIR_FIELDS[2:] if is_parquet(settings.output) else LEDGER  # TSV has no links and negatives
+    columns = (*COLUMNS, *(name for name in others if name in pairs.fields))
+    if not is_jsonl(settings.output) and (lost := pairs.fields.difference(columns)):
+        logger.warning("a TSV has no %s: name the output .jsonl or .parquet to keep them", " and ".join(sorted(lost)))
     if pair_filter is not None:
         sample = list(pairs[:_PAIRS_TO_IDENTIFY])
         for side, code in (("source", source.language), ("target", source.target_language)):
@@ -84,8 +92,7 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     )
     if pair_filter is not None:
         records = (row for row in records if pair_filter.accepts(row["source"], row["target"], row["score"]))
-    others = PAIR_FIELDS[2:] if is_parquet(settings.output) else LEDGER  # TSV has no links and negatives
-    count = write_records(settings.output, (*COLUMNS, *(name for name in others if name in pairs.fields)), records)
+    count = write_records(settings.output, columns, records)
     report = None if pair_filter is None else CleaningReport({settings.language: pair_filter.counts})
     return ScoredPairs(count, report, settings.output)
 
