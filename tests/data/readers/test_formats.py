@@ -202,6 +202,20 @@ def test_tsv_columns_by_number_and_name(tmp_path: Path) -> None:
         list(read_pairs(_source(path, columns=("source", "english"))))
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_file_may_be_an_array_of_records(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "de.json"
+    text = json.dumps([{"de": "Hündin", "en": "dog"}, {"de": 1, "en": "two"}], indent=indent, ensure_ascii=False)
+    path.write_text(f"\ufeff\n{text}\n", encoding="utf-8")
+    pair, error = read_linked_pairs(_source(path))
+    assert pair[:2] == ("Hündin", "dog") and "de.json:2: the source side is not text" in str(error)
+    path.write_text(text[:-4])
+    with pytest.raises(DataError, match=r"de.json: not a JSON array \(.+\); write \[{...}, {...}\]"):
+        list(read_pairs(_source(path)))
+    path.write_text('{"de": "Hund", "en": "dog"}\n')
+    assert list(read_pairs(_source(path))) == [("Hund", "dog")]
+
+
 def test_jsonl_columns_by_dotted_name_and_by_default(tmp_path: Path) -> None:
     records = [
         {"translation": {"de": "Tag", "en": "day"}},

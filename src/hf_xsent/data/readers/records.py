@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import json_lines_or_errors
+from hf_xsent.data.readers.compression import json_lines_or_errors, open_file, parse_json, strip_compression
 from hf_xsent.data.readers.hub import choose_split, hub_errors, hub_rows
 from hf_xsent.data.readers.sources import is_saved_dataset
 from hf_xsent.errors import DataError
@@ -17,12 +17,28 @@ _BATCH_ROWS = 1000
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | DataError]]:
-    """Yield the number and the record of each line."""
-    for number, record in json_lines_or_errors(path):
+    """Yield the number and the record of each line; of a .json that is one array, of each of its records."""
+    is_json = strip_compression(path.name).lower().endswith(".json")
+    for number, record in (is_json and _array(path)) or json_lines_or_errors(path):
         if isinstance(record, dict | DataError):
             yield number, record
         else:
             yield number, DataError(f"{path}:{number}: expected a JSON object, not {type(record).__name__}")
+
+
+def _array(path: Path) -> Iterator[tuple[int, Any]] | None:
+    """Read a file that is one JSON array; return its numbered values, None if the file is no array."""
+    with open_file(path) as file:
+        first = next((line for line in file if line.strip(b"\xef\xbb\xbf\r\n\t ")), b"")
+        if not first.lstrip(b"\xef\xbb\xbf\r\n\t ").startswith(b"["):
+            return None
+        text = first + file.read()
+    try:
+        return enumerate(parse_json(text), start=1)
+    except ValueError as error:
+        raise DataError(
+            f"{path}: not a JSON array ({error}); write [{{...}}, {{...}}], or one object per line"
+        ) from error
 
 
 @contextmanager
