@@ -110,6 +110,8 @@ def test_a_threshold_keeps_what_scores_at_least_so_much() -> None:
     mined = mine_bitext(_vectors(0, 30), _vectors(1, 30))
     threshold = float(mined.score[4])
     assert len(mined.above(threshold)) == 5
+    assert [len(mined.above(score)) for score in mined.score] == list(range(1, len(mined) + 1))
+    assert [len(mined.above(round(float(score), 6))) for score in mined.score] == list(range(1, len(mined) + 1))
     assert len(mined.above(float("inf"))) == 0
     assert len(mined.above(-float("inf"))) == len(mined)
 

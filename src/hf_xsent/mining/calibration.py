@@ -79,9 +79,9 @@ def read_gold(
 ) -> set[tuple[int, int]]:
     """Read a TSV of gold pairs and return them as pairs of rows (source, target).
 
-    The columns, ``source`` and ``target`` of a header, else the first two, are texts or ids of Parquet, or line numbers if
-    all cells are whole numbers. A repeated line stands for the row of its first occurrence. A line or text that is not
-    among the sentences is an error.
+    The columns, ``source`` and ``target`` of a header, else the first two, are texts or ids of Parquet, or line numbers
+    if all cells are whole numbers. A repeated line stands for the row of its first occurrence. A line or text that is
+    not among the sentences is an error.
     """
     pairs = _read_cells(Path(path))
     numbered = all(cell.isdecimal() for pair in pairs.values() for cell in pair)

@@ -35,8 +35,9 @@ class MinedPairs:
         return len(self.score)
 
     def above(self, threshold: float) -> MinedPairs:
-        """Return the pairs that score at least ``threshold``."""
-        return self.first(int(np.searchsorted(-self.score, -threshold, side="right")))
+        """Return the pairs that score at least ``threshold``, exactly or rounded to six decimals, as in files."""
+        score = np.maximum(self.score, np.round(self.score.astype(np.float64), 6))
+        return self.first(int(np.searchsorted(-score, -threshold, side="right")))
 
     def first(self, count: int) -> MinedPairs:
         """Return the best ``count`` pairs."""

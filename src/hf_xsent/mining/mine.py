@@ -124,7 +124,7 @@ def _calibrate(mined: MinedPairs, gold: set[tuple[int, int]]) -> float:
             "no gold pair was mined, so no threshold can be chosen: check the gold pairs, or give a threshold"
         )
     logger.info(
-        "threshold %.4f: precision %.1f, recall %.1f, F1 %.1f on the pairs with a sentence of a gold pair",
+        "threshold %.6f: precision %.1f, recall %.1f, F1 %.1f on the pairs with a sentence of a gold pair",
         best.threshold,
         best.precision,
         best.recall,
