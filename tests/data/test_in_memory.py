@@ -124,6 +124,13 @@ def test_a_pair_without_language_beside_others_is_named(load: Any, missing: obje
     assert load({"de": records}).languages == {"de": 2}
 
 
+def test_pairs_of_several_languages_are_not_given_as_one(load: Any) -> None:
+    records = [{"source": f"a{code}", "target": f"b{code}", "language": code} for code in ("de", "fr")]
+    with pytest.raises(DataError, match="the pairs of de have the languages de and fr: give them without de"):
+        load({"de": records})
+    assert load({"und": records}).languages == {"und": 2} and load(records).languages == {"de": 1, "fr": 1}
+
+
 def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_path: Path) -> None:
     for _ in range(2):
         load({"de": pairs}, cleaning=CleaningRules())

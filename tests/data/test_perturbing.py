@@ -151,6 +151,11 @@ def test_an_unknown_rule_is_an_error():
     assert len(RULES) == 6
 
 
+def test_sentences_may_come_from_a_generator():
+    sentences = ["Anna saw 3 dogs.", "We met 12 friends."]
+    assert perturb(iter(sentences), "en") == perturb(sentences, "en") != []
+
+
 @pytest.mark.parametrize("sentences", ["In London, Anna did not win the 3 races.", ["a dog", None]])
 def test_one_string_and_missing_sentences_are_errors(sentences: list[str]):
     with pytest.raises(DataError, match="sentences are one string, or some are not text: give a list"):

@@ -62,7 +62,7 @@ class Perturbation:
 
 
 def perturb(
-    sentences: Sequence[str],
+    sentences: Iterable[str],
     language: str,
     rules: Iterable[str] | None = None,
     per_rule: int = 1,
@@ -85,20 +85,21 @@ def perturb(
     ...     print(perturbed.rule, "-", perturbed.text)
     opposite - In London, the new members of the council met.
     """
-    if isinstance(sentences, str) or not all(isinstance(text, str) for text in sentences):
+    texts = [] if isinstance(sentences, str) else list(sentences)
+    if isinstance(sentences, str) or not all(isinstance(text, str) for text in texts):
         raise DataError("sentences are one string, or some are not text: give a list of sentences")
     chosen = RULES if rules is None else tuple(rules)
     for rule in chosen:
         if rule not in RULES:
             raise DataError(f"unknown rule {rule!r}: use some of {', '.join(RULES)}{did_you_mean(rule, RULES)}")
-    edits = _Edits(sentences, find_language(language).code, seed)
+    edits = _Edits(texts, find_language(language).code, seed)
     found = []
-    for line, text in enumerate(sentences):
+    for line, text in enumerate(texts):
         seen = {normalise(text)}
         for rule in chosen:
             generator = Random(f"{seed} {rule} {text}")
-            texts = _draw(text, list(getattr(edits, rule)(text)), generator)
-            for _, perturbed in zip(range(per_rule), (text for text in texts if _new(text, seen)), strict=False):
+            drawn = _draw(text, list(getattr(edits, rule)(text)), generator)
+            for _, perturbed in zip(range(per_rule), (text for text in drawn if _new(text, seen)), strict=False):
                 found.append(Perturbation(line, rule, perturbed))
     return found
 

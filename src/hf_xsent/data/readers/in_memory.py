@@ -42,16 +42,22 @@ def write_pairs(data: Any, folder: Path, template: BitextSource) -> list[BitextS
 
     If the template states no language, that of a pair is the value of its column ``language`` or ``lang``, else the
     name of its column that is not the target language's, else the code in the name of the data set's config, such as
-    en-de, else ``und``.
+    en-de, else ``und``. If it does, the column must not have several.
     """
     config = str(getattr(getattr(data, "info", None), "config_name", ""))
     usual = template.language if template.stated else code_at_end(config, template.target_language) or "und"
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, Any] = {}
+    found: set[str] = set()  # in the column of pairs whose language is stated
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         with ExitStack() as stack:
             for number, record in enumerate(_records(data, template.split), start=1):
                 code = usual if template.stated else _language_of(record, number, template.target_language) or usual
+                if template.stated and isinstance(own := next(filter(None, map(record.get, LANGUAGE)), None), str):
+                    found.add(own)
+                    if len(found) > 1 and code != "und":
+                        several = " and ".join(sorted(found))
+                        raise DataError(f"the pairs of {code} have the languages {several}: give them without {code}")
                 if code not in files:
                     find_language(code)
                     path = Path(temporary) / f"{len(files)}.jsonl"
