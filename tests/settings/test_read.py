@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from hf_xsent.errors import RecipeError, naming_flags
 from hf_xsent.settings.command import command
 from hf_xsent.settings.convert import convert, convert_words
 from hf_xsent.settings.declare import Names, setting, settings_of, types_of
 from hf_xsent.settings.read import read_settings, read_values, split_arguments
-from hf_xsent.settings.yaml12 import read_mapping
+from hf_xsent.settings.yaml12 import read_mapping, write_yaml
 
 
 class _Strategy(Enum):
@@ -350,6 +351,12 @@ def test_yaml_has_the_types_of_version_1_2(tmp_path: Path) -> None:
         **{"a": {"x": 1}, "b": {"x": 1, "y": 5e-5}, "languages": ["no", "on"]},
         **{"date": "2020-01-01", "time": "1:30", "flag": True},
     }
+
+
+def test_text_and_numbers_of_a_written_recipe_are_read_as_they_were(tmp_path: Path) -> None:
+    settings = {"output_dir": "1e-4", "model": "08", "languages": ["no", "1e5"], "rate": 1e-4, "steps": 8, "x": None}
+    (tmp_path / "recipe.yaml").write_text(write_yaml(settings))
+    assert read_mapping(tmp_path / "recipe.yaml") == yaml.safe_load(write_yaml(settings)) == settings
 
 
 def test_a_json_file_is_a_recipe_unless_a_positional_setting_takes_it(tmp_path: Path) -> None:

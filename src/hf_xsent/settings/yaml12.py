@@ -1,4 +1,4 @@
-"""Read YAML 1.2 with its core types, in which ``no`` and ``on`` are text and ``5e-5`` is a number."""
+"""Read and write YAML 1.2 with its core types, in which ``no`` and ``on`` are text and ``5e-5`` is a number."""
 
 from __future__ import annotations
 
@@ -28,6 +28,10 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quote text that either YAML 1.1 or YAML 1.2 reads as another type, such as ``no``, ``1e-4`` and ``08``."""
+
+
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -36,7 +40,8 @@ for _tag, _pattern, _first in (
     ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
     ("merge", r"<<", ["<"]),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+    for _kind in (_Loader, _Dumper):
+        _kind.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
 
 
@@ -52,6 +57,11 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"{': '.join(filter(None, (error.context, error.problem)))}{place}") from error
     except (yaml.YAMLError, LookupError, ValueError) as error:
         raise ValueError(" ".join(str(error).split())) from error
+
+
+def write_yaml(values: Mapping[str, Any], **options: Any) -> str:
+    """Return a mapping as YAML, in its order."""
+    return cast(str, yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, **options))
 
 
 def read_mapping(path: str | Path, what: str = "recipe") -> dict[str, Any]:

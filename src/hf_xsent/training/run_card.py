@@ -7,7 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import yaml
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_pt_utils import AcceleratorConfig
 
@@ -24,11 +23,18 @@ from hf_xsent.publishing.model_card import (
 )
 from hf_xsent.runs.run import RECIPE_FILE
 from hf_xsent.settings.declare import default_of
+from hf_xsent.settings.yaml12 import write_yaml
 from hf_xsent.training.recipe import recipe_settings
 from hf_xsent.training.settings import FolderSettings
 
 _MAPPINGS = {  # settings of TrainingArguments
-    *("lr_scheduler_kwargs", "gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "accelerator_config")
+    *(
+        "optim_target_modules",
+        "lr_scheduler_kwargs",
+        "gradient_checkpointing_kwargs",
+        "activation_checkpointing_kwargs",
+        "accelerator_config",
+    )
 }
 _OF_COMMAND = {field.name for field in fields(FolderSettings)}
 
@@ -52,7 +58,7 @@ def recipe_of(training: TrainingArguments) -> dict[str, Any]:
 
 def write_recipe(folder: str | Path, command: str, settings: Mapping[str, Any]) -> None:
     """Write settings as a recipe that repeats a run."""
-    text = f"# hf-xsent {command} {RECIPE_FILE}\n{yaml.safe_dump(dict(settings), sort_keys=False)}"
+    text = f"# hf-xsent {command} {RECIPE_FILE}\n{write_yaml(settings)}"
     write_text(Path(folder) / RECIPE_FILE, text)
 
 
