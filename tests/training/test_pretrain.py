@@ -373,7 +373,9 @@ def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(
     assert re.search("pairs/s: about .* minutes?; peak memory", message)
     run.start(max_steps=1)
     before = {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}
-    run.start("--dry_run", max_steps=1000)
+    settings = pretrain.parse([str(run.write({"max_steps": 1000})), "--dry_run"])
+    pretrain(settings)
+    assert (settings.training.max_steps, settings.training.output_dir) == (1000, str(run.out))
     assert before == {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}, "of another run"
 
 
@@ -383,6 +385,8 @@ def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(
         {"eval_strategy": "epoch", "save_strategy": "epoch", "max_steps": 4},
         {"share_of_start": 0.5},
         {"share_of_start": 0.5, "eval_strategy": "no"},
+        {"eval_steps": 1, "eval_delay": 3},
+        {"eval_strategy": "epoch", "save_strategy": "epoch", "eval_delay": 2},
     ],
 )
 def test_a_dry_run_counts_the_measurements_of_the_run(

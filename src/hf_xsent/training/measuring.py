@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from tempfile import TemporaryDirectory
 
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
@@ -19,21 +20,22 @@ _STEPS = 3  # of a dry run, unless the run has fewer; the first one is warm-up
 
 
 @contextmanager
-def short_run(arguments: AlignmentTrainingArguments) -> Iterator[None]:
-    """Change the arguments to a few steps in a temporary folder, without checkpoints and measurements."""
+def short_run(arguments: AlignmentTrainingArguments) -> Iterator[AlignmentTrainingArguments]:
+    """Yield arguments of a few steps in a temporary folder, without checkpoints and measurements."""
+    short = copy(arguments)
     with TemporaryDirectory() as folder:
-        arguments.output_dir = folder
+        short.output_dir = folder
         few = arguments.max_steps if arguments.max_steps > 0 else _STEPS
-        arguments.max_steps, arguments.logging_steps = max(2, min(few, _STEPS)), 1
-        arguments.logging_strategy = IntervalStrategy.STEPS
-        arguments.eval_strategy = IntervalStrategy.NO
-        arguments.save_strategy = SaveStrategy.NO
-        arguments.eval_on_start = arguments.load_best_model_at_end = False
-        arguments.early_stopping_patience = arguments.retention = arguments.largest_drop = None
-        arguments.share_of_start, arguments.push_to_hub = 0.0, False
-        arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs = SchedulerType.CONSTANT, None
-        arguments.report_to = []
-        yield
+        short.max_steps, short.logging_steps = max(2, min(few, _STEPS)), 1
+        short.logging_strategy = IntervalStrategy.STEPS
+        short.eval_strategy = IntervalStrategy.NO
+        short.save_strategy = SaveStrategy.NO
+        short.eval_on_start = short.load_best_model_at_end = False
+        short.early_stopping_patience = short.retention = short.largest_drop = None
+        short.share_of_start, short.push_to_hub = 0.0, False
+        short.lr_scheduler_type, short.lr_scheduler_kwargs = SchedulerType.CONSTANT, None
+        short.report_to = []
+        yield short
 
 
 def pairs_per_step(arguments: AlignmentTrainingArguments) -> int:
@@ -60,11 +62,12 @@ def count_measurements(arguments: AlignmentTrainingArguments, steps: int, pairs:
     around = int(arguments.eval_on_start) + (len(SHARES) + 1 if share == AUTO else bool(share))
     if arguments.eval_strategy == IntervalStrategy.NO:
         return around
-    every = arguments.eval_steps or 1
-    every = every if every >= 1 else math.ceil(every * steps)
+    every, delay = arguments.eval_steps or 1, arguments.eval_delay or 0
+    every = int(every) if every >= 1 else math.ceil(every * steps)
     if arguments.eval_strategy == IntervalStrategy.EPOCH:
         every = _steps_of_epoch(arguments, pairs)
-    return around + math.ceil(steps / every)
+        delay *= every
+    return around + sum(min(step, steps) >= delay for step in range(every, steps + every, every))
 
 
 def forecast(arguments: AlignmentTrainingArguments, steps: int, logs: Sequence[Mapping[str, float]]) -> str:

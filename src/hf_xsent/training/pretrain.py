@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,9 @@ def dry_run(
     measurements = count_measurements(training, steps, len(train)) if has_dev else 0
     encodes_first = model.config.caches_features and recipe.data.features != "none"
     rows: Any = TextSides.first(train, _SENTENCES_OF_DRY_RUN) if encodes_first else train
-    with short_run(training):
+    with short_run(training) as short:
+        data = replace(recipe.data, features=None) if encodes_first else recipe.data  # into the temporary folder
+        recipe = replace(recipe, training=short, data=data)
         started = time.perf_counter()
         trainer = build_trainer(recipe, model, train_dataset=rows, **parts)
         if encodes_first:

@@ -165,7 +165,8 @@ def test_a_dry_run_encodes_a_few_sentences(run: Run, caplog: pytest.LogCaptureFi
         "encoding 5 sentences" in message or "encoding 4 sentences" in message for message in encoded
     )
     assert any("features of all sentences, once: about" in one for one in caplog.messages)
-    assert not run.out.exists()
+    run.start("--dry_run", features=str(run.folder / "shared"))
+    assert not run.out.exists() and not (run.folder / "shared").exists()
 
 
 def test_a_second_run_encodes_nothing(run: Run, caplog: pytest.LogCaptureFixture) -> None:
