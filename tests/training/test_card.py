@@ -23,14 +23,17 @@ from hf_xsent import (
     load_bitext,
 )
 from hf_xsent.data.sides import TextSides
-from hf_xsent.errors import RecipeError, TrainingError
+from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.publishing.model_card import facts_of_run
+from hf_xsent.training import hub_trainer
 from hf_xsent.training.run_card import RECIPE_FILE, _training_sentences, recipe_of, write_recipe, write_run_card
 
 SOURCE = Path(__file__).parents[2] / "src"
 
 
-def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs, tmp_path: Path) -> None:
+def test_a_run_from_python_gets_our_card(
+    encoder_folders: dict[str, Path], pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = encoder_folders["bert"]
     records = [{"source": a, "target": b, "origin": "Tatoeba", "licence": "CC BY 2.0"} for a, b in pairs]
     bitext = load_bitext({"de": [*records[:6], *pairs[6:]]}, cleaning=None, cache_dir=tmp_path / "cache")
@@ -44,6 +47,9 @@ def test_a_run_from_python_gets_our_card(encoder_folders: dict[str, Path], pairs
         with pytest.raises(TrainingError, match="this trainer has not trained: call train first"):
             early()
     trainer.train()
+    monkeypatch.setattr(hub_trainer, "upload_folder", lambda **_: Path("/nowhere/file").read_text())
+    with pytest.raises(OutputError, match=r"^org/tiny is not fully uploaded \(.*No such file.*\): call push_to_hub"):
+        trainer.push_to_hub()
     trainer.create_model_card(model_name="tiny", license="mit", finetuned_from="org/base")  # saves the model, too
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert (tmp_path / "out/model.safetensors").is_file() and facts_of_run(tmp_path / "out")["license"] == "mit"

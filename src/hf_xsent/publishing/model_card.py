@@ -23,7 +23,6 @@ from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results,
 from hf_xsent.publishing.export_folder import RUN_FACTS, encoding_facts
 from hf_xsent.publishing.runtimes import resource, runtimes_of, runtimes_table
 from hf_xsent.runs.identity import identify_model
-from hf_xsent.settings.yaml12 import write_yaml
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +64,7 @@ def render_card(facts: Mapping[str, Any], tables: Sequence[EvaluationTable] = ()
             if file in ("model.safetensors", *facts["files"])
         ],
         "runtimes_table": runtimes_table(facts["opened"]).markdown() if facts["opened"] else "",
-        "recipe": recipe and write_yaml(recipe, allow_unicode=True, width=120).rstrip(),
+        "recipe": recipe and yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=120).rstrip(),
     }
     return ModelCard.from_template(data, template_str=resource("model_card_template.md"), **{**facts, **shown})
 

@@ -59,14 +59,20 @@ class HubTrainer(Trainer):
                 file = Path(str(self.args.output_dir)) / name
                 if file.is_file() and not (upload / name).exists():
                     shutil.copy(file, upload)
-            return upload_folder(
-                repo_id=repository,
-                folder_path=upload,
-                commit_message=commit_message,
-                token=token or self.args.hub_token,
-                revision=revision or self.args.hub_revision,
-                delete_patterns=OF_EXPORTS,
-            )
+            try:
+                return upload_folder(
+                    repo_id=repository,
+                    folder_path=upload,
+                    commit_message=commit_message,
+                    token=token or self.args.hub_token,
+                    revision=revision or self.args.hub_revision,
+                    delete_patterns=OF_EXPORTS,
+                )
+            except (OSError, RuntimeError, ValueError, HTTPError) as error:
+                raise OutputError(
+                    f"{repository} is not fully uploaded ({' '.join(str(error).split())}): call push_to_hub again, or "
+                    f"upload the run in {self.args.output_dir} by hf-xsent export, then hf-xsent publish"
+                ) from error
 
     def check_trained(self) -> None:
         """Raise an error before training, when the output folder may hold another run."""
