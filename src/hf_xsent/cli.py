@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif arguments[0] == "--version":
             _show(__version__)
         elif arguments[0] not in COMMANDS:
-            raise RecipeError(f"unknown command {arguments[0]!r}{did_you_mean(arguments[0], COMMANDS)}")
+            meant = {"train": "pretrain", "align": "pretrain"}.get(arguments[0], arguments[0])
+            raise RecipeError(f"unknown command {arguments[0]!r}{did_you_mean(meant, COMMANDS)}")
         elif {"-h", "--help"} & {*arguments}:
             _show(_help(*arguments))
         else:

@@ -82,14 +82,14 @@ def test_a_run_and_its_checkpoints_state_their_facts_without_private_paths(run: 
     run.start()
     facts = facts_of_run(run.out)
     steps, accuracy, beside = facts["training"]
-    assert steps == "Training took 6 steps (2.00 epochs)." and facts["base_model"] == ""
+    assert steps == "Training took 6 steps of 4 pairs (2.00 epochs)." and facts["base_model"] == ""
     dev = [log["eval_accuracy"] for log in run.metrics if "eval_accuracy" in log]
     assert accuracy == f"Accuracy@1 on dev pairs was {dev[0]:.2f} before training and is {max(dev[1:]):.2f} after it."
     assert beside.startswith("Beside the query's language, it was ")
     assert facts["pairs"] == {"de": 8, "fr": 4} and facts["languages"] == ["de", "en", "fr"]
     assert facts["recipe"]["data"] == ["de=de.tsv", "fr=fr.tsv"] and str(run.folder) not in json.dumps(facts)
     of_checkpoint = facts_of_run(run.out / "checkpoint-3")
-    assert of_checkpoint["training"][0] == "Training took 3 steps (1.00 epochs)."
+    assert of_checkpoint["training"][0] == "Training took 3 steps of 4 pairs (1.00 epochs)."
     assert of_checkpoint | {"training": facts["training"]} == facts
 
 
@@ -97,7 +97,7 @@ def test_a_run_and_its_checkpoints_state_their_facts_without_private_paths(run: 
 def test_a_card_omits_dev_accuracy_that_was_perfect_before_training(before: float, told: bool) -> None:
     history = [{"step": step, "eval_accuracy": value} for step, value in ((0, before), (2, 100.0))]
     state = SimpleNamespace(global_step=2, epoch=1.0, log_history=history, best_global_step=None)
-    args = SimpleNamespace(load_best_model_at_end=False, share_of_start=0.0)
+    args = AlignmentTrainingArguments("out", use_cpu=True, report_to="none", load_best_model_at_end=False)
     sentences = _training_sentences(SimpleNamespace(args=args, state=state, saves_checkpoint=False))
     assert any("Accuracy@1" in sentence for sentence in sentences) == told
 

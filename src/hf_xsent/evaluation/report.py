@@ -99,7 +99,9 @@ class Report:
         """Format the main metric of all languages in one line."""
         rows = list(self.rows())
         label, _, metrics = next((row for row in rows if row[1] == "all"), rows[-1])
-        return f"{task.title}, {join_settings(self.settings)}: {label} {metrics[task.main_metric]:.2f}"
+        settings = {name: value for name, value in self.settings.items() if name != "model_fingerprint"}
+        heading = task.headings[task.main_metric]
+        return f"{task.title}, {join_settings(settings)}: {heading}, {label}: {metrics[task.main_metric]:.2f}"
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def check_runtimes(folder: str | Path, node: str | None = None) -> list[Opened]:
     ```python
     from hf_xsent import check_runtimes
 
-    check_runtimes("exported/mine")
+    check_runtimes("exported-mine")
     ```
     """
     check_export(folder)

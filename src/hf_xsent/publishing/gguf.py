@@ -57,7 +57,7 @@ def export_gguf(folder: str | Path, precision: str = "float16") -> Path:
     ```python
     from hf_xsent import export_gguf
 
-    export_gguf("exported/mine", "q8_0")
+    export_gguf("exported-mine", "q8_0")
     ```
     """
     gguf = import_extra("gguf", "gguf", "gguf")

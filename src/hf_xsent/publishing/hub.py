@@ -65,7 +65,7 @@ def publish(settings: PublishSettings) -> Published:
     from hf_xsent import publish
 
     facts = {"license": "apache-2.0", "base_model": "org/encoder"}
-    publish("exported/mine", "org/mine", results=["results.json"], **facts, dry_run=True)
+    publish("exported-mine", "org/mine", results=["results.json"], **facts, dry_run=True)
     ```
     """
     _check_files(settings.folder)

@@ -72,7 +72,7 @@ def export_onnx(folder: str | Path) -> Path:
     ```python
     from hf_xsent import export_onnx
 
-    export_onnx("exported/mine")
+    export_onnx("exported-mine")
     ```
     """
     folder = Path(folder)

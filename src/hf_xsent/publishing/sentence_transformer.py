@@ -49,7 +49,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     ```python
     from hf_xsent import export_sentence_transformer
 
-    export_sentence_transformer("runs/mine", "exported/mine")
+    export_sentence_transformer("runs/mine", "exported-mine")
     ```
     """
     model: Any = settings.model.model if isinstance(settings.model, Trainer) else settings.model

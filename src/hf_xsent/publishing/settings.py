@@ -23,8 +23,8 @@ class ExportFolderSettings:
 class ExportSettings(ExportFolderSettings):
     """Write a trained model as a plain folder that AutoModel and SentenceTransformer open without hf-xsent.
 
-    hf-xsent export runs/mine --output exported/mine
-    hf-xsent export runs/mine --output exported/mine --onnx int8 --gguf q8_0
+    hf-xsent export runs/mine --output exported-mine
+    hf-xsent export runs/mine --output exported-mine --onnx int8 --gguf q8_0
     hf-xsent export runs/1 --average runs/2 runs/3 --output exported/mean
     """
 
@@ -129,8 +129,8 @@ class TrimSettings(ExportFolderSettings):
 class PublishSettings:
     """Write the model card of an exported folder and upload the folder to the Hub; the same command resumes.
 
-    hf-xsent publish exported/mine org/mine --results results.json --license apache-2.0 --dry_run
-    hf-xsent publish exported/mine org/mine --private
+    hf-xsent publish exported-mine org/mine --results results.json --license apache-2.0 --dry_run
+    hf-xsent publish exported-mine org/mine --private
 
     What the flags of the card state is stored in the folder (training.json), from which the card is written each time.
     A card that was edited is not changed.

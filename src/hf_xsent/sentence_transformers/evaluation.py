@@ -21,7 +21,7 @@ class TaskEvaluator(SentenceEvaluator):
 
     tasks = load_tasks({"tatoeba": "data/tatoeba"}, {"tatoeba": ["de", "sw"]})
     evaluator = [TaskEvaluator(task) for task in tasks]  # SentenceTransformerTrainer(…, evaluator=evaluator)
-    print(evaluator[0](SentenceTransformer("exported/mine")))
+    print(evaluator[0](SentenceTransformer("exported-mine")))
     ```
     """
 

@@ -160,9 +160,9 @@ def check_trainer(arguments: AlignmentTrainingArguments, model: torch.nn.Module,
             "the weights are bfloat16, which rounds away most updates of a small learning rate: open the model with "
             "dtype=torch.float32 (SentenceTransformer: model_kwargs), and compute in bfloat16 by bf16"
         )
-    if dev is not None and arguments.eval_strategy != "no":
-        names = ["accuracy", "beside", "accuracy_forward", "accuracy_backward"]
-        check_metric(arguments, [*names, *(f"accuracy_{code}" for code in dev.languages)])
+    names = ["accuracy", "beside", "accuracy_forward", "accuracy_backward"]
+    languages = getattr(train if dev is None else dev, "languages", ())
+    check_metric(arguments, [*names, *(f"accuracy_{code}" for code in languages)])
 
 
 def check_metric(arguments: TrainingArguments, names: list[str]) -> None:

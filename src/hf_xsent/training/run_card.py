@@ -24,6 +24,7 @@ from hf_xsent.publishing.model_card import (
 from hf_xsent.runs.run import RECIPE_FILE
 from hf_xsent.settings.declare import default_of
 from hf_xsent.settings.yaml12 import write_yaml
+from hf_xsent.training.measuring import pairs_per_step
 from hf_xsent.training.recipe import recipe_settings
 from hf_xsent.training.settings import FolderSettings
 
@@ -105,7 +106,8 @@ def facts_of_trainer(trainer: Any) -> dict[str, Any]:
 def _training_sentences(trainer: Any) -> list[str]:
     """State the steps, and the accuracy on dev pairs before and after training, if both were measured."""
     args, state = trainer.args, trainer.state
-    sentences = [f"Training took {state.global_step:,} steps ({state.epoch or 0:.2f} epochs)."]
+    pairs, epochs = pairs_per_step(args), state.epoch or 0
+    sentences = [f"Training took {state.global_step:,} steps of {pairs:,} pairs ({epochs:.2f} epochs)."]
     logs = {log["step"]: log for log in state.log_history if "eval_accuracy" in log}
     is_best = args.load_best_model_at_end and not args.share_of_start and not trainer.saves_checkpoint
     step = state.best_global_step if is_best else max(logs, default=0)
