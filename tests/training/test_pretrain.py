@@ -400,6 +400,12 @@ def test_a_dry_run_counts_the_measurements_of_the_run(
     assert stated == f"on top, the dev pairs are measured: {count} times"
 
 
+def test_a_dry_run_ends_after_a_slow_step(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hf_xsent.training.measuring._SLOW", 0)
+    trainer = run.start("--dry_run", max_steps=4)
+    assert trainer.state.global_step == 1
+
+
 # Masked language modelling alone
 
 

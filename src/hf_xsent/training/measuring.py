@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 
 from hf_xsent.training.arguments import AlignmentTrainingArguments
@@ -17,6 +20,20 @@ from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.retention import SHARES
 
 _STEPS = 3  # of a dry run, unless the run has fewer; the first one is warm-up
+_SLOW = 20  # seconds of a step whose warm-up hardly counts
+
+
+class StopAfterSlowStep(TrainerCallback):
+    """End a dry run after a slow step; several processes would not agree which is slow."""
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Take the time."""
+        self.started = time.perf_counter()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Request the end."""
+        if args.world_size == 1 and time.perf_counter() - self.started > _SLOW:
+            control.should_training_stop = True
 
 
 @contextmanager
@@ -72,7 +89,8 @@ def count_measurements(arguments: AlignmentTrainingArguments, steps: int, pairs:
 
 def forecast(arguments: AlignmentTrainingArguments, steps: int, logs: Sequence[Mapping[str, float]]) -> str:
     """Describe the estimated cost of the full run, from the logs of a dry run."""
-    speed = statistics.median([log["pairs_per_second"] for log in logs if "pairs_per_second" in log][1:])
+    speeds = [log["pairs_per_second"] for log in logs if "pairs_per_second" in log]
+    speed = statistics.median(speeds[1:] or speeds)
     step = pairs_per_step(arguments) / speed
     return (
         f"{steps:,} steps of {step:.2f} s, {speed:.1f} pairs/s: "

@@ -19,7 +19,14 @@ from hf_xsent.settings.command import command
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.conflicts import schedule_options
 from hf_xsent.training.dual_pivot.features import FeatureCache
-from hf_xsent.training.measuring import count_measurements, count_steps, forecast, readable_time, short_run
+from hf_xsent.training.measuring import (
+    StopAfterSlowStep,
+    count_measurements,
+    count_steps,
+    forecast,
+    readable_time,
+    short_run,
+)
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings, recipe_types
 from hf_xsent.training.teacher import load_teachers
@@ -102,6 +109,7 @@ def dry_run(
         if encodes_first:
             seconds = (time.perf_counter() - started) * len(train) / len(rows)
             logger.info("encoding features of all sentences, once: about %s", readable_time(seconds))
+        trainer.add_callback(StopAfterSlowStep)
         trainer.train()
     logger.info("%s", forecast(training, steps, trainer.state.log_history))
     if measurements:

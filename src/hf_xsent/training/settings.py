@@ -117,7 +117,9 @@ class RunSettings(FolderSettings):
     """What to do with the output folder, and what to log."""
 
     dry_run: bool = setting(
-        False, "Load everything, run three steps, and estimate the time and memory of the full run.", results=False
+        False,
+        "Load everything, run at most three steps, and estimate the time and memory of the full run.",
+        results=False,
     )
 
 
