@@ -58,6 +58,8 @@ PRIVATE_PARTS = {
          "move the critic's batch to the device", "dual pivot's critic reads tensors on another device"),
         (_TRAINER, "_save_optimizer_and_scheduler", ("output_dir",), "save the critic", "--resume resets its state"),
         (_TRAINER, "_load_optimizer_and_scheduler", ("checkpoint",), "load the critic", "--resume resets its state"),
+        (_TRAINER, "_load_rng_state", ("checkpoint",),
+         "name the checkpoint whose state is damaged", "--resume ends with an error that names no checkpoint"),
         (_MODEL, "_init_weights", ("module",),
          "initialize language embeddings, maps, biases and queues", "an untrained model differs from its encoder"),
         (_MODEL, "_from_config", None,
