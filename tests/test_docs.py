@@ -54,7 +54,8 @@ STAND_INS = {
         "mixed-small-questions --max_steps 2 --per_device_train_batch_size 4 --clean false --model"
     ),
     "--max_length 192 --output": "--max_length 24 --output",
-    'budget={"steps": 200}': 'budget={"steps": 1}, settings={"dev_pairs": 0, "clean": False, "use_cpu": True}',
+    'budget={"steps": 200}': 'budget={"steps": 1}',
+    '"rules": {"exclude": "gold.tsv"}': '"dev_pairs": 0, "clean": False, "use_cpu": True',
     "max_steps=1000, per_device_train_batch_size=64": "max_steps=2, per_device_train_batch_size=4",
     "max_steps=1000": "max_steps=2",
     "--max_steps 40 --per_device_train_batch_size 32": (

@@ -365,6 +365,28 @@ def test_runs_are_known_by_the_content_of_the_files_of_cleaning_rules(study: Stu
     assert len(folders) == 2
 
 
+def test_rules_of_the_study_are_added_to_those_of_a_recipe(study: StudyFile, tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text("rules: {max_characters: 300}", "utf-8")
+    settings = {**study.content["settings"], "rules": {"exclude": "gold.tsv"}}
+    (method,) = _read(study, settings=settings, methods={"TR": {"recipe": str(tmp_path / "mine.yaml")}}).methods
+    assert method.recipe["rules"] == {"max_characters": 300, "exclude": "gold.tsv"}
+
+
+def test_runs_are_known_by_the_texts_of_retention_that_decide_their_weights(study: StudyFile, within_english: Path):
+    def folder(share: float | str) -> Path:
+        settings = study.content["settings"] | {
+            "dev_pairs": 4,
+            "retention": str(within_english),
+            "share_of_start": share,
+        }
+        return _runs(study, settings=settings, methods={"TR": None})[0].folder
+
+    before = folder("auto"), folder(0.5)
+    scores = within_english / "sts17" / "STS.gs.track5.en-en.txt"
+    scores.write_text("".join(reversed(scores.read_text("utf-8").splitlines(keepends=True))), "utf-8")
+    assert folder("auto") != before[0] and folder(0.5) == before[1]
+
+
 @pytest.mark.parametrize(
     "settings",
     [{"logging_steps": 7}, {"save_total_limit": 3}, {"learning_rate": "0.001"}, {"on_error": "raise"}],

@@ -98,8 +98,8 @@ def test_a_study_reports_the_error_rate(study: StudyFile, gold: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"choose": None}, "choose.*deen, xxen"),
-        ({"choose": "enfr"}, "choose.*'enfr'.*deen, xxen"),
+        ({"choose": None}, "no set ''.*choose SET, with one of deen, xxen"),
+        ({"choose": "enfr"}, "no set 'enfr'.*deen, xxen"),
         ({"languages": ["deem"]}, "has no 'deem', only deen, xxen"),
         ({"data": "nowhere"}, "nowhere has no files"),
     ],

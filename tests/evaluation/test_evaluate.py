@@ -170,6 +170,17 @@ def test_a_later_call_adds_to_the_file(start: Start, tmp_path: Path):
     assert read_reports(output)[0] == first[0]
 
 
+def test_a_later_call_without_the_start_keeps_the_comparison(start: Start, tmp_path: Path):
+    output = tmp_path / "results.json"
+    (report, *_) = start(output, 1)
+    compared = replace(report, differences={"all": {"mean": (1.0, 0.5, 1.5)}}, compared_with="start")
+    _write_results(str(output), [compared])
+    start(output, 1)
+    assert json.loads(output.read_text())["runs"][0]["compared_with"] == "start"
+    _write_results(str(output), [replace(report, settings=report.settings | {"model_fingerprint": "other"})])
+    assert json.loads(output.read_text())["runs"][0]["compared_with"] == ""
+
+
 def test_calls_with_one_file_at_a_time_lose_no_result(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,9 +24,9 @@ pytestmark = pytest.mark.usefixtures("small_shards")
 
 @pytest.fixture
 def data(tmp_path: Path) -> dict[str, Path]:
-    """Two languages; a7 has two translations, and b9 two sources."""
+    """Two languages; a7 has two translations, and one in the other language, and b9 two sources."""
     first = [(f"a{i}", f"b{i}") for i in range(40)] + [("a7", "b8"), ("a10", "b9"), ("a" + "1" * 1200, "b3")]
-    second = [(f"c{i}", f"b{i}") for i in range(30, 70)]
+    second = [(f"c{i}", f"b{i}") for i in range(30, 70)] + [("a7", "b57")]
     for name, pairs in (("de", first), ("fr", second)):
         (tmp_path / f"{name}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     return {"de": tmp_path / "de.tsv", "fr": tmp_path / "fr.tsv"}
@@ -42,11 +42,11 @@ def _records(folder: Path, language: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "out" / f"{language}.jsonl").read_text().splitlines()]
 
 
-def _slow(pairs: Pairs, pool: list[str], settings: MineNegativesSettings) -> list[tuple[list[str], list[str]]]:
+def _slow(pairs: Pairs, pool: Pairs, settings: MineNegativesSettings) -> list[tuple[list[str], list[str]]]:
     """All cosines at once, and one candidate at a time."""
     model = Words()
     sides = [list(dict.fromkeys(text for text in side if len(text) < 1000)) for side in zip(*pairs, strict=True)]
-    sides[1] = list(dict.fromkeys([*sides[1], *pool]))
+    sides[1] = list(dict.fromkeys([*sides[1], *(target for _, target in pool)]))
     units = [model.encode(side) / np.linalg.norm(model.encode(side), axis=1, keepdims=True) for side in sides]
     cosines = units[0].astype(np.float64) @ units[1].T
     averages = [np.sort(matrix, 1)[:, -4:].mean(1) for matrix in (cosines, cosines.T)]
@@ -56,6 +56,7 @@ def _slow(pairs: Pairs, pool: list[str], settings: MineNegativesSettings) -> lis
         return float(cosines[i, j] / average)
 
     negatives: list[tuple[list[str], list[str]]] = []
+    known = {*pairs, *pool}
     for source, target in pairs:
         if source not in sides[0]:
             negatives.append(([], []))
@@ -63,8 +64,8 @@ def _slow(pairs: Pairs, pool: list[str], settings: MineNegativesSettings) -> lis
         i, j = sides[0].index(source), sides[1].index(target)
         limit = settings.max_share * score(i, j)
         near = [np.argsort(-cosines[:, j])[: settings.neighbours], np.argsort(-cosines[i])[: settings.neighbours]]
-        wrong = [[(score(n, j), sides[0][n]) for n in near[0] if (sides[0][n], target) not in pairs],
-                 [(score(i, n), sides[1][n]) for n in near[1] if (source, sides[1][n]) not in pairs]]  # fmt: skip
+        wrong = [[(score(n, j), sides[0][n]) for n in near[0] if (sides[0][n], target) not in known],
+                 [(score(i, n), sides[1][n]) for n in near[1] if (source, sides[1][n]) not in known]]  # fmt: skip
         best = [sorted((pair for pair in pairs_of_side if pair[0] <= limit), reverse=True) for pairs_of_side in wrong]
         negatives.append(tuple([text for _, text in side[: settings.negatives]] for side in best))  # type: ignore[arg-type]
     return negatives
@@ -75,12 +76,12 @@ def test_negatives_are_those_of_a_slow_choice(data: dict[str, Path], tmp_path: P
     options: Any = {"negatives": 3, "neighbours": 12, "max_share": 0.25, "all_targets": all_targets}
     settings = MineNegativesSettings(**options)
     counts = _mine(data, tmp_path, **options)
-    targets = [line.split("\t")[1] for path in data.values() for line in path.read_text().splitlines()]
+    pool = [tuple(line.split("\t")) for path in data.values() for line in path.read_text().splitlines()]
     for language, path in data.items():
         pairs = [tuple(line.split("\t")) for line in path.read_text().splitlines()]
         records = _records(tmp_path, language)
         assert [(record["source"], record["target"]) for record in records] == pairs
-        expected = _slow(pairs, targets if all_targets else [], settings)  # type: ignore[arg-type]
+        expected = _slow(pairs, pool if all_targets else [], settings)  # type: ignore[arg-type]
         assert [(record["source_negatives"], record["target_negatives"]) for record in records] == expected
         assert counts[language].pairs == len(pairs)
         assert counts[language].target_negatives == sum(len(targets) for _, targets in expected)

@@ -25,6 +25,7 @@ from hf_xsent.evaluation.registry import TASKS, _data_name, load_tasks
 from hf_xsent.evaluation.report import Report
 from hf_xsent.files import write_json
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
+from hf_xsent.publishing.export_folder import encoding_facts
 from hf_xsent.publishing.hub import check_card, plan_upload
 from hf_xsent.publishing.model_card import _method, facts_of_run, render_card
 from hf_xsent.runs.identity import identify_model
@@ -143,6 +144,12 @@ def test_results_are_published_under_the_name_of_their_data(tmp_path: Path) -> N
     ]
     (task,) = load_tasks({}, pairs=pairs)
     assert _data_name(task, ["de=owner/name:de-en", f"sw={tmp_path}/sw.tsv"]) == "owner/name:de-en, sw.tsv"
+
+
+def test_the_examples_of_a_card_are_in_its_languages(exported: Path) -> None:
+    facts = facts_of_run(exported) | {"languages": ["en", "tr", "sw"], "name": "mine", "repository": "org/mine"}
+    card = str(render_card(facts | encoding_facts(exported)))
+    assert "Prag treni" in card and "Mbwa analala" in card and "Der Zug" not in card and "mine news.tr.txt" in card
 
 
 def test_the_card_of_an_encoder_of_the_hub_names_it(exported: Path, tmp_path: Path) -> None:

@@ -294,7 +294,6 @@ def test_fields_of_a_subclass_are_read_or_refused(tmp_path: Path) -> None:
         ({"metric_for_best_model": "acuracy", "load_best_model_at_end": False}, "'acuracy' is not measured"),
         ({"metric_for_best_model": "bleu", "eval_strategy": "no"}, "'bleu' is not measured"),
         ({"per_device_train_batch_size": 1}, "a batch of one pair has no negatives"),
-        ({"head_learning_rate": 1e-3}, "head_learning_rate has no effect"),
     ],
 )
 def test_what_does_not_fit_the_model_or_the_dev_pairs_is_refused_before_training(
@@ -302,7 +301,15 @@ def test_what_does_not_fit_the_model_or_the_dev_pairs_is_refused_before_training
 ) -> None:
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, **settings)
     with pytest.raises(RecipeError, match=reason):
-        AlignmentTrainer(model, arguments, {"de": pairs}, {"de": pairs}, model.tokenizer).create_optimizer()
+        AlignmentTrainer(model, arguments, {"de": pairs}, {"de": pairs}, model.tokenizer)
+
+
+def test_a_rate_for_heads_of_a_recipe_whose_objectives_have_none_is_a_warning(
+    model: Any, tmp_path: Path, pairs: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True, head_learning_rate=1e-3)
+    AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer).create_optimizer()
+    assert "head_learning_rate has no effect, because the objectives have no weights" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,16 @@ def test_columns_by_language_and_configs_of_libraries_are_mappings() -> None:
     assert recipe_of(recipe.training)["accelerator_config"] == {"even_batches": False}
 
 
+def test_a_mapping_of_rules_adds_to_those_of_the_recipe_and_a_list_replaces_them(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(BASE | {"rules": {"max_characters": 300}}), "utf-8")
+    added = pretrain.read({"rules": {"exclude": "gold.tsv"}}, recipe=recipe).data.rules
+    assert added == ["max_characters=300", "exclude=gold.tsv"]
+    assert pretrain.read({"rules": ["exclude=gold.tsv"]}, recipe=recipe).data.rules == ["exclude=gold.tsv"]
+    with pytest.raises(RecipeError, match="^unknown key 'output_dr'; did you mean 'output_dir'"):
+        pretrain.read({"output_dr": "out"}, recipe=recipe)
+
+
 def test_none_in_python_is_null_and_a_path_is_text(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(BASE | {"head_learning_rate": 0.5}), "utf-8")
     recipe = pretrain.read({"head_learning_rate": None, "cache_dir": tmp_path}, recipe=tmp_path / "recipe.yaml")

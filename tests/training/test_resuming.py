@@ -250,6 +250,15 @@ def test_a_resumed_run_trains_with_changed_rates(run: Run, schedule: str) -> Non
     assert {group["weight_decay"] for group in groups} == {0.0, 0.3}
 
 
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_checkpoint_that_lacks_a_state_is_not_resumed(run: Run, name: str) -> None:
+    run.start()
+    unfinish(run.out, "checkpoint-6")
+    (run.out / "checkpoint-3" / name).unlink()
+    with pytest.raises(OutputError, match=f"checkpoint-3 lacks {name}: restore it"):
+        run.start("--resume")
+
+
 def test_a_checkpoint_without_the_state_of_the_optimizer_is_not_resumed(run: Run) -> None:
     """Its schedule would start again in the middle of the run."""
     run.start(save_only_model=True)

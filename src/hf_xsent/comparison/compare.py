@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from time import monotonic
 from typing import Any
 
@@ -107,22 +108,24 @@ def _run_all(study: Study, runs: Sequence[Run]) -> None:
     """Run each unfinished run that no other process works on."""
     left = [run for run in runs if not run.finished]
     logger.info("%d of %d runs are unfinished", len(left), len(runs))
-    began, done = monotonic(), 0
+    seconds: list[float] = []  # of each run that trained
     for number, run in enumerate(left, 1):
-        if done:
-            minutes = (monotonic() - began) / done * (len(left) - number + 1) / 60
+        if seconds:
+            minutes = fmean(seconds) * (len(left) - number + 1) / 60
             logger.info("about %.0f minutes left, if the other runs take as long", minutes)
         with claim(run.folder / "claim", wait=False) as ours:
             if not ours:
                 logger.info("another process works on run %d of %d: %s", number, len(left), run.name)
             elif not run.finished:  # by another process meanwhile
                 logger.info("run %d of %d: %s, %s", number, len(left), run.name, run.folder / LOG_FILE)
+                began = monotonic()
                 try:
                     train_and_measure(run)
                 except KeyboardInterrupt:
                     logger.warning("stopped during run %d of %d: the same command continues it", number, len(left))
                     raise
-                done += 1
+                if run.seed is not None:  # an untrained one takes less
+                    seconds.append(monotonic() - began)
                 _report(study, runs)
 
 

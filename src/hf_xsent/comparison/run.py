@@ -20,6 +20,7 @@ from hf_xsent.runs.store import Store
 from hf_xsent.training.callbacks import read_metrics
 from hf_xsent.training.identity import identify_method, identify_training
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings
+from hf_xsent.training.retention import identify_retention
 
 _OF_STARTS = {"method", "pooling", "max_length", "layers", "prompts", "default_prompt_name"}  # what decides embeddings
 JOB_FILE, FAILURE_FILE, LOG_FILE = "run.json", "failure.json", "log.txt"
@@ -139,7 +140,7 @@ def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
     identity |= {"half": training.bf16 or training.fp16, "features": data.features == "none"}  # float32 without a cache
     if not trained:
         return identity | {name: method[name] for name in method if name.partition(".")[0] in _OF_STARTS}
-    identity |= {"method": method, "training": identify_training(training)}
+    identity |= {"method": method, "training": identify_training(training) | identify_retention(training)}
     identity["data"] = deciding_settings(data) | {
         "data": _identify_bitext(recipe, data.data),
         "dev": _identify_bitext(recipe, data.dev),

@@ -21,7 +21,7 @@ from hf_xsent.settings.recipes import recipe_file
 from hf_xsent.settings.yaml12 import read_mapping
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
-from hf_xsent.training.recipe import build_recipe, recipe_settings
+from hf_xsent.training.recipe import build_recipe, join_layers, recipe_settings
 from hf_xsent.training.settings import RunSettings
 
 
@@ -148,7 +148,7 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
     layers = [{key: value for key, value in from_file.items() if key not in _SET_BY_STUDY}]
     of_all = {key: shared[key] for key in shared if key != "recipe"}
     layers += [{"model": study.model, "data": study.data}, of_all, content]
-    recipe = {key: value for layer in layers for key, value in layer.items()}
+    recipe = join_layers(layers)
     objectives: dict[str, Any] = {}  # the last mapping chooses the objectives; their settings are merged
     for layer in layers:
         if isinstance(layer.get("objectives"), Mapping):

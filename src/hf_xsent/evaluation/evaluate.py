@@ -168,11 +168,18 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
 
 
 def _write_results(output: str, reports: Sequence[Report]) -> None:
-    """Add reports to the JSON file, also while other processes do; a new one replaces the earlier one with its key."""
-    new = {report.key for report in reports}
+    """Add reports to the JSON file, also while other processes do; a new one replaces the earlier one with its key.
+
+    An earlier one of the same weights that was compared with a start stays if the new one was not.
+    """
     with claim(f"{output}.work/results.lock"):
-        others = [report for report in read_reports(output) if report.key not in new]
-        write_json(output, {"runs": [asdict(report) for report in (*others, *reports)]})
+        earlier = {report.key: report for report in read_reports(output)}
+        for report in reports:
+            before = earlier.pop(report.key, report)
+            same = before.settings.get("model_fingerprint") == report.settings.get("model_fingerprint")
+            stays = same and before.compares and not report.compares
+            earlier[report.key] = before if stays else report
+        write_json(output, {"runs": [asdict(report) for report in earlier.values()]})
 
 
 def _warn_of_cut(report: Report, model: Any) -> None:

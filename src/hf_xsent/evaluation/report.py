@@ -72,6 +72,11 @@ class Report:
         settings = {name: self.settings[name] for name in self.settings if name not in ("model_fingerprint", "start")}
         return json.dumps([self.task, settings, self.data_fingerprint], sort_keys=True)
 
+    @property
+    def compares(self) -> bool:
+        """Return whether the model was compared with another or, by ``retention``, with its start."""
+        return bool(self.differences) or "start" in self.settings
+
     def rows(self) -> Iterator[tuple[str, str, Metrics]]:
         """Yield label, name and metrics of each language and group."""
         yield from ((name, name, metrics) for name, metrics in self.languages.items())

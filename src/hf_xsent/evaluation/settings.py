@@ -34,8 +34,8 @@ class EvaluateSettings(EncodingSettings):
     tasks: list[Any] | dict[str, Any] | Any = setting(
         None,
         "Tasks, each with its folder or Hub id (docs/evaluation.md lists them), or a folder with the data of several: "
-        "measure all whose data is there, and print one table. In Python also a list from load_tasks, or pairs in "
-        "memory. (default: the task of --pairs)",
+        "measure all whose data is there (not word_alignment), and print one table. In Python also a list from "
+        "load_tasks, or pairs in memory. (default: the task of --pairs)",
         metavar="TASK=SOURCE",
         by_position=True,
         aliases=("suite",),

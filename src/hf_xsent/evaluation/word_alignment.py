@@ -79,8 +79,8 @@ class WordAlignmentTask(EvaluationTask):
         names = [gold.name for gold in self.sets]
         if self.choose not in names:
             raise RecipeError(
-                f"tasks.word_alignment.choose, {self.choose!r}, is the set on which the layer is chosen: use one of "
-                f"{', '.join(names)}"
+                f"word_alignment has no set {self.choose!r} on which the layer is chosen: give "
+                f"--tasks.word_alignment.data FOLDER --tasks.word_alignment.choose SET, with one of {', '.join(names)}"
             )
 
     def inputs(self) -> Iterator[tuple[str, str]]:

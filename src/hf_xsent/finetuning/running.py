@@ -114,6 +114,7 @@ def run(
     elif folder.resolve() != Path(settings.model).resolve():
         run.check_holds_no_run("results")
     set_seed(settings.seed)
+    tokenizer.model_max_length = settings.max_length  # the saved one states the length of this model, not of its start
     trains = bool(train) and finished is None
     if trains:
         model = _untrained(kind, settings, config)

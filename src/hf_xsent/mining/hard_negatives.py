@@ -67,9 +67,10 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     """Write ``output/LANGUAGE.jsonl``: the pairs in their order, each with its negatives, the highest score first.
 
     Target negatives are targets near the pair's source, source negatives are sources near its target; nearness is the
-    margin (`margin_score`). Other translations in the bitext are excluded; so are sentences that score above
-    ``max_share`` times the pair's score. The work folder caches embeddings and neighbours, so that the same call
-    resumes. Of several processes, only the first writes and returns the counts of each language.
+    margin (`margin_score`). Other translations in the bitext are excluded, with ``all_targets`` also those in other
+    languages; so are sentences that score above ``max_share`` times the pair's score. The work folder caches embeddings
+    and neighbours, so that the same call resumes. Of several processes, only the first writes and returns the counts of
+    each language.
 
     ```python
     from hf_xsent import mine_negatives
@@ -99,7 +100,7 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
         neighbours = search(work, stores[0], stores[1], k, settings.memory_mib, settings.device, fill)
         if not is_first_process():
             continue
-        chooser = _Chooser(sides, vectors, neighbours, pairs, settings)
+        chooser = _Chooser(sides, vectors, neighbours, pairs, pool, settings)
         tally = dict.fromkeys(NegativeCounts.__dataclass_fields__, 0)
         write_records(output / f"{language}.jsonl", (), _records(pairs, chooser, tally))
         mined[language] = NegativeCounts(**tally)
@@ -125,17 +126,21 @@ class _Chooser:
         vectors: Sequence[ShardedVectors],
         neighbours: Sequence[Neighbours],
         pairs: Bitext,
+        pool: Bitext,
         settings: MineNegativesSettings,
     ) -> None:
         self.sides, self.vectors, self.neighbours, self.settings = sides, vectors, neighbours, settings
         self.averages = [of_side.cosines[:, :_AVERAGED].mean(1) for of_side in neighbours]
-        self.rows = [
-            of_side.rows(map(one_line, pairs.sentences(side)))
-            for side, of_side in zip(("source", "target"), sides, strict=True)
-        ]
-        inside = (self.rows[0] >= 0) & (self.rows[1] >= 0)
-        known = self.rows[0][inside] * len(sides[1]) + self.rows[1][inside]
-        self.known = np.unique(np.append(known, -1))  # pairs of the bitext, and none
+        self.rows, rows = (
+            [
+                of.rows(map(one_line, bitext.sentences(side)))
+                for side, of in zip(("source", "target"), sides, strict=True)
+            ]
+            for bitext in (pairs, pool)
+        )
+        inside = (rows[0] >= 0) & (rows[1] >= 0)
+        known = rows[0][inside] * len(sides[1]) + rows[1][inside]
+        self.known = np.unique(np.append(known, -1))  # pairs of the pool, and none
 
     def choose(self, start: int, count: int) -> tuple[list[list[str]], list[list[str]]]:
         """Return the source negatives and the target negatives of each of these pairs."""

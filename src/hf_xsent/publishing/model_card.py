@@ -52,7 +52,14 @@ def render_card(facts: Mapping[str, Any], tables: Sequence[EvaluationTable] = ()
         model_name=facts["name"],
         eval_results=[table.result for table in tables if table.result is not None] or None,
     )
+    examples: dict[str, list[str]] = yaml.safe_load(resource("example_sentences.yaml"))
+    first, *others = [code for code in map(hub_language, facts.get("languages", ())) if code in examples] or [
+        "de",
+        "fr",
+    ]
     shown = {
+        "first_language": first,
+        "documents": [examples[first][0], *(examples[code][1] for code in others[:2])],
         "tables": tables,
         "method": _method(recipe),
         "pooling_in_words": _POOLING_WORDS[facts["pooling"]],

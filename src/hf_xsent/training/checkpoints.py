@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import torch
 from accelerate.utils import broadcast_object_list
 from transformers import TrainingArguments, trainer
-from transformers.trainer import SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback, TrainerState
 from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
 
@@ -24,7 +24,7 @@ from hf_xsent.training.callbacks import MetricsFile, ProgressBar, SaveAfterEpoch
 from hf_xsent.training.conflicts import FOLLOW_METRIC, schedule_options
 from hf_xsent.training.hub_trainer import HubTrainer
 from hf_xsent.training.identity import identify_training
-from hf_xsent.training.resuming import has_ended, is_on_schedule, keep_settings, loading_state
+from hf_xsent.training.resuming import check_complete, has_ended, is_on_schedule, keep_settings, loading_state
 
 logger = logging.getLogger(__name__)
 
@@ -246,11 +246,8 @@ class SavingTrainer(HubTrainer):
                     f"{checkpoint} has no readable {TRAINER_STATE_NAME} ({error}): delete it to resume from the "
                     "checkpoint before"
                 ) from error
-            if not (self.is_deepspeed_enabled or (Path(checkpoint) / SCHEDULER_NAME).is_file()):
-                raise OutputError(
-                    f"{checkpoint} holds the model only, as save_only_model saves it, without the state of the "
-                    "optimizer and its schedule: start another run from this folder, or give --overwrite"
-                )
+            if not self.is_deepspeed_enabled:
+                check_complete(Path(checkpoint))
             if self.args.should_save:
                 self._rotate_checkpoints(self._best_checkpoint())
 

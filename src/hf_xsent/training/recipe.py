@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass
 from functools import cache
 from os import PathLike
@@ -69,12 +69,11 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
 
     Objectives are those of the last layer that names any; settings that it does not state come from earlier layers.
     """
-    values: dict[str, Any] = {}
     _refuse_objects(layers)
     prefix = f"{where}: " if where else ""
-    for layer in layers:
-        check_known(layer, recipe_settings(), prefix)
-        values |= layer
+    for number, layer in enumerate(layers):
+        check_known(layer, recipe_settings(), "" if number else prefix)  # the first is that of the file
+    values = join_layers(layers)
     flags = dict(flags or {})
     method = _text(flags.get("method"), values.get("method"))
     if method not in METHODS:
@@ -96,6 +95,17 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
     return Recipe(config=model_class.config_of(None, of_model), stated=frozenset(converted), **parts)
 
 
+def join_layers(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join layers of settings, of which later ones win; rules that are a mapping are added to those of before."""
+    values: dict[str, Any] = {}
+    for layer in layers:
+        before, rules = values.get("rules"), layer.get("rules")
+        values |= layer
+        if isinstance(before, Mapping) and isinstance(rules, Mapping):
+            values["rules"] = {**before, **rules}
+    return values
+
+
 def _refuse_objects(layers: Sequence[Mapping[str, Any]]) -> None:
     """Raise an error for a model or pairs in memory, which a recipe cannot name."""
     for layer in layers:
@@ -106,9 +116,9 @@ def _refuse_objects(layers: Sequence[Mapping[str, Any]]) -> None:
             other = next((part for part in parts if not isinstance(part, str | PathLike | None)), None)
             if other is not None:
                 raise RecipeError(
-                    f"{name} takes {what}, which recipe.yaml records, not {type(other).__name__}: train it by "
-                    "AlignmentTrainer(model, TrainingArguments(…), pairs), which takes objects in memory, such as a "
-                    "SentenceTransformer and a Dataset, or save it and give its path"
+                    f"{name} takes {what}, which recipe.yaml records, not {type(other).__name__}: save it and give its "
+                    "path (a Dataset by to_json('pairs.jsonl')), or train it without a recipe by AlignmentTrainer("
+                    "model, TrainingArguments(…), pairs), which takes objects in memory"
                 )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainingArguments
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import SaveStrategy
 
@@ -35,6 +37,22 @@ def stops_early(state: TrainerState, arguments: TrainingArguments) -> bool:
     values = [*{log["step"]: log[name] for log in state.log_history if log["step"] and name in log}.values()]
     best = max if arguments.greater_is_better else min
     return bool(patience and values) and len(values) - 1 - values.index(best(values)) >= patience
+
+
+def check_complete(checkpoint: Path) -> None:
+    """Raise an error if a checkpoint lacks a state with which a run resumes; transformers starts without it."""
+    missing = [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if not (checkpoint / name).is_file()]
+    missing += [] if [*checkpoint.glob("rng_state*.pth")] else ["rng_state.pth"]
+    if len(missing) == 3:
+        raise OutputError(
+            f"{checkpoint} holds the model only, as save_only_model saves it, without the state of the optimizer and "
+            "its schedule: start another run from this folder, or give --overwrite"
+        )
+    if missing:
+        raise OutputError(
+            f"{checkpoint} lacks {' and '.join(missing)}: restore it, delete the checkpoint to resume from the one "
+            "before, or give --overwrite"
+        )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from hf_xsent.runs.origin import Origin
 from hf_xsent.runs.run import Run
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
+from hf_xsent.training.retention import identify_retention
 from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, write_recipe, write_run_card
 from hf_xsent.training.start_of_run import StartOfRun
 
@@ -47,7 +48,7 @@ class RunTrainer(SavingTrainer):
         """
         model = self.model
         identity = {"model": self.origin.identity, **identify_method(model.config), **identify_training(self.args)}
-        identity |= {"alpha": self.alpha, "target_language": self.target_language}
+        identity |= {"alpha": self.alpha, "target_language": self.target_language} | identify_retention(self.args)
         if not model.config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
             identity["pairs per batch, over all processes"] = self.args.train_batch_size * self.args.world_size
         for name, dataset in (("training", self.train_dataset), ("dev", self.eval_dataset)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ from hf_xsent.training.resuming import stops_early
 from hf_xsent.training.retention import Retention, average_with_start, choose_share, starting_weights
 from hf_xsent.training.run_trainer import RunTrainer
 from hf_xsent.training.teacher import Teachers, copy_of_start, load_teachers
+
+logger = logging.getLogger(__name__)
 
 
 class AlignmentTrainer(RunTrainer):
@@ -163,9 +166,7 @@ class AlignmentTrainer(RunTrainer):
 
     def identity(self) -> dict[str, Any]:
         """Add teachers in memory, and the data within languages if a share of the start or a verdict depends on it."""
-        decides = self.args.share_of_start == AUTO or self.args.largest_drop is not None
-        data = {"content of retention": self._retention.task.fingerprint} if self._retention and decides else {}
-        return super().identity() | self.teachers.identity() | data
+        return super().identity() | self.teachers.identity()
 
     def before_training(self) -> None:
         """Copy and measure the start; no checkpoint is loaded yet."""
@@ -283,8 +284,8 @@ class AlignmentTrainer(RunTrainer):
         if rate is not None:
             trained: Any = self.model if model is None else model
             heads = {weight for name, weight in trained.named_parameters() if "objectives." in name}
-            if not heads:
-                raise RecipeError("head_learning_rate has no effect, because the objectives have no weights: drop it")
+            if not heads:  # as of a recipe whose objectives are replaced
+                logger.warning("head_learning_rate has no effect, because the objectives have no weights")
             for group in list(optimizer.param_groups):
                 of_heads = [weight for weight in group["params"] if weight in heads]
                 group["params"] = [weight for weight in group["params"] if weight not in heads]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.languages import Language, find_language, scripts_of
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.sources import refuse_table
+from hf_xsent.data.readers.sources import nearest_file, refuse_table
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.files import file_stamp
 from hf_xsent.settings.declare import setting
@@ -153,7 +153,7 @@ class PairRules:
             matches = [Path(name) for name in glob(pattern, recursive=True)]
             matches += [path for folder in matches if folder.is_dir() for path in folder.rglob("*")]
             if not (inside := {path for path in matches if path.is_file()}):
-                raise DataError(f"cleaning rule exclude: no file matches {pattern}")
+                raise DataError(f"cleaning rule exclude: no file matches {pattern}{nearest_file(Path(pattern))}")
             files |= inside
         for file in files:
             refuse_table(file)
