@@ -147,7 +147,7 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"methods": {"TR": {"max_steps": 9}}}, "methods.TR: max_steps is not allowed: the study sets it"),
         ({"methods": {"TR": {"objective": 1}}}, "methods.TR: unknown key 'objective'; did you mean 'objectives'"),
         ({"methods": {"TR": {"recipe": "none.yaml"}}}, "no recipe .*none.yaml: it is neither a file nor"),
-        ({"methods": {"TR": 1}}, "methods.TR: give a mapping of settings, not 1"),
+        ({"methods": {"TR": 1}}, "methods.TR: give a mapping of settings, such as {recipe: mixed-small}, not 1"),
         ({"methods": ["TR"]}, "methods takes a mapping"),
         ({"seeds": ["x"]}, "seeds takes a list, not"),
         ({"tasks": {"tatoba": {"data": "x"}}}, "unknown task 'tatoba': .*did you mean 'tatoeba'"),

@@ -24,6 +24,7 @@ from hf_xsent.comparison.study import Study, Variant, check_data, check_each, ch
 from hf_xsent.errors import TrainingError
 from hf_xsent.evaluation.registry import load_task
 from hf_xsent.files import digest
+from hf_xsent.logs import configure_logging
 from hf_xsent.pages.tables import Table
 from hf_xsent.runs.claim import claim
 from hf_xsent.settings.command import command
@@ -58,6 +59,7 @@ def compare(study: Study) -> StudyResults | Table:
     results = compare("study.yaml", output="runs/study", budget={"steps": 50})
     ```
     """
+    configure_logging()
     runs = list_runs(study)
     if study.dry_run:
         rows = [[run.name, run.steps, "finished" if run.finished else "to do", run.folder.name] for run in runs]

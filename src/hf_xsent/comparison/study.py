@@ -96,6 +96,8 @@ def _study(settings: CompareSettings, file: Path) -> Study:
         raise RecipeError(f"settings: {taken[0]} is not allowed: state it beside settings, or in a method")
     name = file.stem or "study"
     named, tasks = settings.methods or {}, settings.tasks or {}
+    if not named:
+        raise RecipeError("methods: give at least one, such as {plain: {}}")
     checks: dict[str, Callable[[], Any]] = {
         f"tasks.{task}": partial(check_options, task, options) for task, options in tasks.items()
     }
@@ -134,7 +136,7 @@ def _budget(content: Mapping[str, Any]) -> Budget:
 def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, Any], folder: Path) -> Method:
     """Merge the method's recipe file, the study's ``settings`` and the method's own settings; later ones win."""
     if not isinstance(own, Mapping | None):
-        raise RecipeError(f"give a mapping of settings, not {shortened(own)}")
+        raise RecipeError(f"give a mapping of settings, such as {{recipe: mixed-small}}, not {shortened(own)}")
     content = dict(own or {})
     of_method = {key: content.pop(key) for key in settings_of(MethodSettings) if key in content}
     defaults = {"recipe": shared.get("recipe"), "poolings": study.poolings, "seeds": study.seeds}
