@@ -177,8 +177,11 @@ def test_a_later_call_without_the_start_keeps_the_comparison(start: Start, tmp_p
     _write_results(str(output), [compared])
     start(output, 1)
     assert json.loads(output.read_text())["runs"][0]["compared_with"] == "start"
-    _write_results(str(output), [replace(report, settings=report.settings | {"model_fingerprint": "other"})])
-    assert json.loads(output.read_text())["runs"][0]["compared_with"] == ""
+    other = report.settings | {"model_fingerprint": "other"}
+    for changed in (replace(report, settings=other), replace(report, versions={"torch": "0"})):
+        _write_results(str(output), [compared])
+        _write_results(str(output), [changed])
+        assert json.loads(output.read_text())["runs"][0]["compared_with"] == ""
 
 
 def test_calls_with_one_file_at_a_time_lose_no_result(

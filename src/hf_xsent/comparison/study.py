@@ -101,7 +101,7 @@ def _study(settings: CompareSettings, file: Path) -> Study:
     checks: dict[str, Callable[[], Any]] = {
         f"tasks.{task}": partial(check_options, task, options) for task, options in tasks.items()
     }
-    checks |= {f"methods.{key}": partial(_method, key, named[key], settings, shared, file.parent) for key in named}
+    checks |= {f"methods.{key}": partial(_method, str(key), named[key], settings, shared, file.parent) for key in named}
     methods = tuple(check_each(checks)[len(tasks) :])
     return Study(
         title=settings.title or name,

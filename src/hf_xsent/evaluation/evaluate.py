@@ -170,14 +170,13 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
 def _write_results(output: str, reports: Sequence[Report]) -> None:
     """Add reports to the JSON file, also while other processes do; a new one replaces the earlier one with its key.
 
-    An earlier one of the same weights that was compared with a start stays if the new one was not.
+    A report that was compared with a start stays if the new one of the same weights and versions was not.
     """
     with claim(f"{output}.work/results.lock"):
         earlier = {report.key: report for report in read_reports(output)}
         for report in reports:
             before = earlier.pop(report.key, report)
-            same = before.settings.get("model_fingerprint") == report.settings.get("model_fingerprint")
-            stays = same and before.compares and not report.compares
+            stays = before.compares and not report.compares and before.measures_as(report)
             earlier[report.key] = before if stays else report
         write_json(output, {"runs": [asdict(report) for report in earlier.values()]})
 

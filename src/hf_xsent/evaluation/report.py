@@ -72,6 +72,11 @@ class Report:
         settings = {name: self.settings[name] for name in self.settings if name not in ("model_fingerprint", "start")}
         return json.dumps([self.task, settings, self.data_fingerprint], sort_keys=True)
 
+    def measures_as(self, other: Report) -> bool:
+        """Return whether both measured the same weights in the same way; ``key`` compares the rest."""
+        of_both = [(r.protocol, r.versions, r.settings.get("model_fingerprint")) for r in (self, other)]
+        return of_both[0] == of_both[1]
+
     @property
     def compares(self) -> bool:
         """Return whether the model was compared with another or, by ``retention``, with its start."""

@@ -165,7 +165,7 @@ class AlignmentTrainer(RunTrainer):
             return super().train(*args, **kwargs)
 
     def identity(self) -> dict[str, Any]:
-        """Add teachers in memory, and the data within languages if a share of the start or a verdict depends on it."""
+        """Add teachers in memory."""
         return super().identity() | self.teachers.identity()
 
     def before_training(self) -> None:
