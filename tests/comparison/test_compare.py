@@ -16,7 +16,7 @@ from study_file import StudyFile, start_runs_as_forks
 
 from hf_xsent.cli import main
 from hf_xsent.comparison import compare as comparing
-from hf_xsent.comparison.compare import train_and_measure
+from hf_xsent.comparison.compare import StudyResults, train_and_measure
 from hf_xsent.comparison.run import Run
 
 BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
@@ -75,6 +75,9 @@ def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(stud
     assert list(trained["languages"]["pairs"]) == ["de", "fr"]
     assert all(0 <= mean <= 100 and sd is None for mean, sd in trained["groups"]["pairs"]["all"].values())
     assert untrained["cost"] == {} and untrained["steps"] == 0
+    scores = StudyResults(results, study.out).to_pandas().set_index(["method", "of", "metric"])
+    assert scores.loc[("TR", "fr", "beside"), "score"] == trained["languages"]["pairs"]["fr"]["beside"][0]
+    assert set(scores.seeds) == {0, 1} and len(scores) == 2 * 3 * len(trained["groups"]["pairs"]["all"])
     assert trained["cost"]["cpu_seconds"][0] > 0 and trained["cost"]["peak_mib"][0] > 50
     assert json.loads((study.out / "report.json").read_text()) == json.loads(json.dumps(results))
     (run,) = [run for run in study.runs() if run.seed is not None]

@@ -437,3 +437,16 @@ def test_the_smallest_study_of_the_page_is_the_same_in_python_and_in_a_file() ->
     said = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
     assert said.pop("output")
     assert said == parse_yaml(yaml)
+
+
+def test_training_pairs_that_a_task_measures_are_a_warning(study: StudyFile, caplog: pytest.LogCaptureFixture) -> None:
+    _runs(study)
+    folder = study.path.parent
+    known = "methods.TR trains on 16 pairs of {language}-en.tsv, which tasks.pairs measures: settings: {rules: "
+    assert [line for line in caplog.messages if "measures" in line] == [f"{known}{{exclude: FILES}}}} leaves them out"]
+    caplog.clear()
+    gold = folder / "gold.tsv"
+    gold.write_text("".join((folder / "de-en.tsv").read_text("utf-8").splitlines(keepends=True)[:4]), "utf-8")
+    settings = study.content["settings"] | {"rules": {"exclude": str(gold)}}
+    _runs(study, settings=settings, tasks={"pairs": {"data": f"de={gold}"}})
+    assert not [line for line in caplog.messages if "measures" in line]

@@ -7,12 +7,14 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from page_reader import Page
 from safetensors.torch import load_file, save_file
 
@@ -343,11 +345,29 @@ def test_any_object_with_encode_is_evaluated(embedder: SentenceEmbedder, tasks: 
     evaluation = evaluate(embedder, tasks)
     assert [report.task for report in evaluation.reports] == ["tatoeba", "bucc", "sts17"]
     assert str(evaluation).count("model SentenceEmbedder") == 3
-    for options in ({"dims": [4]}, {"precision": "bfloat16"}, {"device": "cpu"}):
-        with pytest.raises(ModelError, match="need models given by their folder or Hub id"):
-            evaluate(embedder, tasks, **options)
+    for name, value in {"dims": [4], "precision": "bfloat16", "device": "cpu", "output": "results.json"}.items():
+        with pytest.raises(ModelError, match=f"^{name} needs models that are named by a folder or Hub id"):
+            evaluate(embedder, tasks, **{name: value})
     with pytest.raises(ModelError, match="object has no encode"):
         evaluate(object(), tasks)
+
+
+def test_several_objects_and_folders_are_compared_with_the_first(
+    tiny_encoders: Path, pairs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = SentenceEmbedder.from_pretrained(tiny_encoders, pooling="mean")
+    other = SentenceEmbedder.from_pretrained(tiny_encoders, pooling="cls")
+    data = Dataset.from_dict({"source": [a for a, _ in pairs], "target": [b for _, b in pairs]})
+    evaluation = evaluate([start, other, str(tiny_encoders)], pairs={"de": data})
+    names = ["SentenceEmbedder 1", "SentenceEmbedder 2", str(tiny_encoders)]
+    assert list(evaluation.by_model) == names
+    alone = [evaluate(model, pairs={"de": data}).reports[0].groups for model in (start, other)]
+    assert [report.groups for report in evaluation.reports] == [*alone, alone[0]]
+    scores = evaluation.to_pandas().set_index(["model", "of", "metric"])
+    first, second = (scores.loc[(name, "de", "beside")] for name in names[:2])
+    assert second.difference == pytest.approx(second.score - first.score, abs=1e-3)
+    assert second.low <= second.difference <= second.high and isnan(first.difference)
+    assert "SentenceEmbedder 2 - SentenceEmbedder 1" in str(evaluation)
 
 
 # Suites

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from hf_xsent.errors import RecipeError
+from hf_xsent.evaluation.evaluate import evaluate
 from hf_xsent.models import METHODS
 from hf_xsent.training.pretrain import pretrain
 from hf_xsent.training.run_card import recipe_of, write_recipe
@@ -34,8 +36,23 @@ def test_prompts_and_arguments_of_schedulers_stay_mappings(tmp_path: Path) -> No
 
 
 def test_pretrain_takes_no_value_by_position_but_a_recipe() -> None:
-    with pytest.raises(RecipeError, match="pretrain takes 0 values by position: name the others"):
+    with pytest.raises(RecipeError, match="no recipe xlm-roberta-base: it is neither a file nor the name of a recipe"):
         pretrain("xlm-roberta-base", data={"de": "pairs.tsv"})
+    with pytest.raises(RecipeError, match="did you mean 'mixed-small'"):
+        pretrain("mixed_small", model="xlm-roberta-base")
+    with pytest.raises(RecipeError, match="pretrain takes by position recipe: name the others"):
+        pretrain("mixed-small", "xlm-roberta-base")
+    with pytest.raises(RecipeError, match="recipe takes a path or a name, not {'model': 'm'}: give values by"):
+        pretrain({"model": "m"})
+
+
+def test_help_shows_what_a_function_takes() -> None:
+    shown = " ".join(pydoc.render_doc(pretrain, renderer=pydoc.plaintext).split())
+    assert "pretrain(recipe: str | os.PathLike[str] | None = None, *, model:" in shown
+    assert "objectives: list[str] | dict[str, typing.Any] | None = {'translation_ranking': 1.0}" in shown
+    assert "**training_arguments" in shown and "triplet_ranking" not in shown.partition("Train from")[0]
+    shown = pydoc.render_doc(evaluate, renderer=pydoc.plaintext)
+    assert "recipe: " in shown.partition("max_length")[2]
 
 
 BASE: dict[str, Any] = {"model": "encoder", "data": {"de": "pairs.tsv"}, "output_dir": "runs/out", "use_cpu": True}

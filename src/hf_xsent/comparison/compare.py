@@ -40,6 +40,21 @@ class StudyResults:
     data: Mapping[str, Any]
     output: Path
 
+    def to_pandas(self) -> Any:
+        """Return a data frame with a row for each method, pooling, task, language or group (``of``), and metric."""
+        from pandas import DataFrame
+
+        rows = [
+            {"method": row["method"], "pooling": row["pooling"], "task": task, "of": name, "metric": metric}
+            | {"score": mean, "sd": sd, "seeds": len(row["seeds"])}
+            for row in self.data["summary"]
+            for part in ("languages", "groups")
+            for task, of_task in row[part].items()
+            for name, metrics in of_task.items()
+            for metric, (mean, sd) in metrics.items()
+        ]
+        return DataFrame(rows)
+
     def __str__(self) -> str:
         """Return the report as Markdown."""
         return f"{report_document(self.data).markdown()}\nreport   {self.output / 'report.html'}"
@@ -57,6 +72,8 @@ def compare(study: Study) -> StudyResults | Table:
     from hf_xsent import compare
 
     results = compare("study.yaml", output="runs/study", budget={"steps": 50})
+    print(results)  # the report
+    scores = results.to_pandas()  # means over seeds
     ```
     """
     configure_logging()
@@ -87,7 +104,8 @@ def list_runs(study: Study) -> list[Run]:
         }
         runs = _plan_runs(study, variants, identities)
         left = {(run.method, run.pooling) for run in runs if not (run.finished or run.has_model)}
-        check_data(variant for variant in variants if (variant.method.name, variant.pooling) in left)
+        to_train = [variant for variant in variants if (variant.method.name, variant.pooling) in left]
+        check_data(to_train, tasks.values())
     return runs
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
+from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.pairs import PairsTask
 from hf_xsent.evaluation.registry import check_options
+from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.objectives.registry import merge_objectives
 from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.read import Flags, check_known, read_settings
@@ -23,6 +27,8 @@ from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import build_recipe, join_layers, recipe_settings
 from hf_xsent.training.settings import RunSettings
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -225,7 +231,7 @@ def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
     return [variant for variants in check_each(checks) for variant in variants]
 
 
-def check_data(variants: Iterable[Variant]) -> None:
+def check_data(variants: Iterable[Variant], tasks: Iterable[EvaluationTask]) -> None:
     """Read the bitext into the cache, and check that it has the word links and languages that each method needs."""
     loaded: dict[str, Any] = {}
     for variant in variants:
@@ -234,4 +240,17 @@ def check_data(variants: Iterable[Variant]) -> None:
                 data = variant.plan.recipe.data
                 if str(data) not in loaded:
                     loaded[str(data)] = load_train_and_dev(data)
+                    _warn_of_measured_pairs(variant.method.name, loaded[str(data)][0], tasks)
                 variant.plan.check_data(*loaded[str(data)])
+
+
+def _warn_of_measured_pairs(method: str, train: Bitext | TextSides, tasks: Iterable[EvaluationTask]) -> None:
+    """Warn of training pairs of which a task measures both sentences."""
+    if not isinstance(train, Bitext):
+        return
+    for task in tasks:
+        if count := train.count_pairs_among({text for _, text in task.inputs()}):
+            logger.warning(
+                "methods.%s trains on %d pairs of %s, which tasks.%s measures: settings: {rules: {exclude: FILES}} "
+                "leaves them out", method, count, task.data, task.name
+            )  # fmt: skip

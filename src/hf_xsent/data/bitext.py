@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, overload
@@ -13,7 +13,7 @@ import numpy as np
 
 from hf_xsent.data.arrow import read_batches
 from hf_xsent.data.cache import CachedPairs, side_hashes
-from hf_xsent.data.cleaning.repeats import Hashes, Rows, shuffle_key
+from hf_xsent.data.cleaning.repeats import Hashes, Rows, hash_texts, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import Columns
@@ -153,6 +153,12 @@ class Bitext:
             valid = [columns[name].is_valid().to_numpy(zero_copy_only=False) for name in fields if name in columns]
             count += int(np.count_nonzero(np.any(valid, axis=0))) if valid else 0
         return count
+
+    def count_pairs_among(self, texts: Iterable[str]) -> int:
+        """Return the number of pairs whose two sentences are among these texts, ignoring case and whitespace."""
+        hashes = np.fromiter(map(hash_texts, texts), np.uint64)
+        inside = [np.isin(side_hashes(path), hashes).all(1) for path in self.files.values()]
+        return int(np.count_nonzero(np.concatenate(inside)[slice(None) if self._rows is None else self._rows]))
 
     @property
     def ledger(self) -> dict[str, int]:

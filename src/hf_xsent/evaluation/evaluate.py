@@ -65,6 +65,12 @@ class Evaluation:
                 tables.append(task_table(task, [report for report in self.reports if report.task == task.name]))
         return "\n\n".join([*tables, *self.notes]) + "\n"
 
+    def to_pandas(self) -> Any:
+        """Return a data frame with a row for each model, task, language or group of languages (``of``), and metric."""
+        from pandas import DataFrame
+
+        return DataFrame([row for report in self.reports for row in report.records()])
+
     @property
     def notes(self) -> list[str]:
         """Sentences on how to read the results."""
@@ -84,16 +90,18 @@ class Evaluation:
 def evaluate(settings: EvaluateSettings) -> Evaluation:
     """Measure models on tasks: one report per model, task, pooling, layer and dimension.
 
-    A model is a folder, a Hub id or an object with ``encode``; pooling and layer are then its own. ``output`` is a JSON
-    file of the results; what it has already is not measured again. ``tasks`` may be a folder with a folder per task,
-    and ``pairs`` are pairs of your own, such as ``{"de": "test.tsv"}`` or a Dataset, which ``tasks`` may be, too.
+    A model is a folder, a Hub id or an object with ``encode``, such as a SentenceTransformer; of several, each is
+    compared with the first. ``output`` is a JSON file of the results; what it has already is not measured again.
+    ``tasks`` may be a folder with a folder per task, and ``pairs`` are pairs of your own, such as
+    ``{"de": "test.tsv"}`` or a Dataset, which ``tasks`` may be, too.
 
     ```python
     from hf_xsent import evaluate
 
-    evaluation = evaluate("runs/mine", {"tatoeba": "data/tatoeba"}, languages={"tatoeba": ["de", "sw"]})
-    for report in evaluation.reports:
-        print(report.task, report.groups["all"]["mean"])
+    evaluation = evaluate(["xlm-roberta-base", "runs/mine"], {"tatoeba": "data/tatoeba"}, languages=["de", "sw"])
+    print(evaluation)  # a table
+    scores = evaluation.to_pandas()  # or evaluation.reports[1].groups["all"]["mean"]
+    print(scores[scores.metric == "mean"])
     ```
     """
     tasks = load_tasks(settings.tasks, settings.languages, settings.pairs)
@@ -102,7 +110,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     if all(isinstance(model, str | os.PathLike) for model in settings.model):
         evaluation = _evaluate_models(settings, tasks)
     else:
-        evaluation = _evaluate_object(settings, tasks)
+        evaluation = _evaluate_objects(settings, tasks)
     if settings.page is not None:
         write_text(settings.page, summary_page(tasks, evaluation.by_model).html())
     return evaluation
@@ -285,24 +293,43 @@ def check_views(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequenc
         )
 
 
-def _evaluate_object(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Evaluation:
-    """Measure any object with ``encode``."""
-    model, *others = settings.model
-    options = (settings.pooling, settings.layers, settings.dims, settings.max_length, settings.output)
-    computing = settings.precision != "float32" or settings.device is not None
-    if others or computing or any(option is not None for option in options):
-        raise ModelError(
-            "several models, pooling, layers, dims, max_length, precision, device and output need models given by "
-            "their folder or Hub id"
-        )
-    if not hasattr(model, "encode"):
-        raise ModelError(f"{type(model).__name__} has no encode: give a folder, a Hub id or a model that encodes text")
+def _evaluate_objects(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Evaluation:
+    """Measure objects with ``encode`` beside folders, and compare each with the first."""
+    for name in ("pooling", "layers", "dims", "max_length", "precision", "device", "output"):
+        if getattr(settings, name) != getattr(EvaluateSettings, name):
+            of_object = {"max_length": ", or set its max_seq_length", "device": ", or move it by its to()"}
+            raise ModelError(
+                f"{name} needs models that are named by a folder or Hub id: save the model and name its folder"
+                f"{of_object.get(name, '')}"
+            )
+    reports: list[Report] = []
+    start: Start | None = None
+    first: dict[str, Measurement] = {}  # by task
+    models = _named_objects(settings.model)
+    for name, model in models.items():
+        described = {"model": name} | ({"max_length": model.max_length} if isinstance(model, TextEncoder) else {})
+        encode = ModelEncoder(model)
+        for task in tasks:
+            task = task if start is None else task.beside(start)
+            measured = Measurement.of(task, described, task.score(encode), encode)
+            before = first.setdefault(task.name, measured)
+            compared = start and compare_with_first(task, next(iter(models)), before, measured)
+            reports.append(compared or measured.report)
+            _warn_of_cut(measured.report, model)
+        start = start or Start(name, encode)
+    return Evaluation(tasks, reports, {name: name for name in models}, _is_suite(settings.tasks))
 
-    described: dict[str, Any] = {"model": type(model).__name__}
-    if isinstance(model, TextEncoder):
-        described["max_length"] = model.max_length
-    encode = ModelEncoder(model)
-    reports = [Report.of(task, described, task.score(encode), encode) for task in tasks]
-    for report in reports:
-        _warn_of_cut(report, model)
-    return Evaluation(tasks, reports, suite=_is_suite(settings.tasks))
+
+def _named_objects(models: Sequence[Any]) -> dict[str, Any]:
+    """Return opened models by name: folder or Hub id, else the class, with its place if there are several models."""
+    named: dict[str, Any] = {}
+    for number, model in enumerate(models, 1):
+        if isinstance(model, str | os.PathLike):
+            named[os.fspath(model)] = SentenceEmbedder.from_pretrained(os.fspath(model))
+        elif hasattr(model, "encode"):
+            named[f"{type(model).__name__}{f' {number}' if len(models) > 1 else ''}"] = model
+        else:
+            raise ModelError(
+                f"{type(model).__name__} has no encode: give a folder, a Hub id or a model that encodes text"
+            )
+    return named

@@ -26,7 +26,7 @@ class EvaluateSettings(EncodingSettings):
 
     model: list[Any] = setting(
         None,
-        "Models to evaluate: folders or Hub ids, in Python also one object with encode. With several, compare each "
+        "Models to evaluate: folders or Hub ids, in Python also objects with encode. With several, compare each "
         "with the first.",
         positional=True,
         required=True,

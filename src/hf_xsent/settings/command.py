@@ -7,13 +7,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from functools import update_wrapper
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from hf_xsent.errors import RecipeError, did_you_mean, naming_flags
+from hf_xsent.errors import RecipeError, naming_flags
 from hf_xsent.settings.declare import default_of, positional_names, settings_of, types_of
 from hf_xsent.settings.read import Flags, read_settings, split_arguments
-from hf_xsent.settings.recipes import is_recipe, recipe_file, recipe_names
+from hf_xsent.settings.recipes import is_recipe, recipe_file
 from hf_xsent.settings.yaml12 import read_mapping
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Settings = TypeVar("Settings")
 Result = TypeVar("Result")
@@ -23,8 +26,8 @@ Reader = Callable[[Sequence[Mapping[str, Any]], Flags, str], Any]
 class Command(Generic[Settings, Result]):
     """A function of one settings object, called with that object, with its values, or with a command line.
 
-    In Python, the positional settings, then the required ones and those ``by_position`` may be given without their
-    names, in the order of declaration.
+    In Python, the positional settings, then the required ones and those ``by_position`` need no names, in the order of
+    declaration; without positional settings, the recipe.
 
     >>> from dataclasses import dataclass
     >>> from hf_xsent.settings.declare import setting
@@ -52,20 +55,28 @@ class Command(Generic[Settings, Result]):
         self.fields = settings_of(kind) if fields is None else fields
         self.types = types_of(kind) if types is None else types
         ordered = [name for name, field in self.fields.items() if field.metadata.get("by_position")]
-        self._positional = [*dict.fromkeys([*positional_names(self.fields), *ordered])]
+        words = positional_names(self.fields)
+        self._positional = [*dict.fromkeys([*words, *ordered])] if words else ["recipe"]
         self.__signature__ = self._signature()
 
-    def __call__(self, *values: Any, recipe: str | os.PathLike[str] | None = None, **settings: Any) -> Result:
+    def __get__(self, instance: Any, owner: Any = None) -> Self:
+        """Be a routine for ``help()``, which then shows the signature."""
+        return self
+
+    def __call__(self, *values: Any, **settings: Any) -> Result:
         """Call the function with a settings object, or with values by position and name over those of a recipe."""
-        if len(values) == 1 and isinstance(values[0], self.kind) and not settings and recipe is None:
+        if len(values) == 1 and isinstance(values[0], self.kind) and not settings:
             return self.function(values[0])
         names = self._positional
-        if values and recipe is None and is_recipe(values[-1], len(values) > len(names)):  # as on the command line
-            *values, recipe = values  # type: ignore[assignment]
+        if "recipe" not in names and values and is_recipe(values[-1], len(values) > len(names)):
+            values, settings = values[:-1], settings | {"recipe": values[-1]}  # the last, as on the command line
         if len(values) > len(names):
-            meant = did_you_mean(str(values[-1]), recipe_names())
-            raise RecipeError(f"{self.function.__name__} takes {len(names)} values by position: name the others{meant}")
-        return self.function(self.read(dict(zip(names, values, strict=False)) | settings, {}, recipe))
+            raise RecipeError(f"{self.function.__name__} takes by position {', '.join(names)}: name the others")
+        by_position = dict(zip(names, values, strict=False))
+        if twice := by_position.keys() & settings:
+            raise RecipeError(f"{min(twice)} is stated twice, by position and by name")
+        settings = by_position | settings
+        return self.function(self.read(settings, {}, settings.pop("recipe", None)))
 
     def read(
         self, values: Mapping[str, Any], flags: Flags | None = None, recipe: str | os.PathLike[str] | None = None
@@ -90,18 +101,21 @@ class Command(Generic[Settings, Result]):
         return self.function(self.parse(arguments))
 
     def _signature(self) -> inspect.Signature:
+        """Return positional settings, then the others by name; fields of transformers as ``**training_arguments``."""
         kinds = inspect.Parameter
+        of_transformers = {name for name, field in self.fields.items() if {*field.metadata} == {"help"}}
+        own = {name: field for name, field in self.fields.items() if name not in of_transformers}
+        defaults = {"recipe": None} | {name: default_of(field) for name, field in own.items()}
+        types = {"recipe": str | os.PathLike[str] | None, **self.types}
+        by_name = [name for name in [*own, "recipe"] if name not in self._positional]
         parameters = [
-            kinds(
-                name,
-                kinds.POSITIONAL_OR_KEYWORD if name in self._positional else kinds.KEYWORD_ONLY,
-                default=default_of(self.fields[name]),
-                annotation=self.fields[name].type,
-            )
-            for name in [*self._positional, *(name for name in self.fields if name not in self._positional)]
+            kinds(name, kind, default=defaults[name], annotation=types[name])
+            for names, kind in ((self._positional, kinds.POSITIONAL_OR_KEYWORD), (by_name, kinds.KEYWORD_ONLY))
+            for name in names
         ]
-        recipe = kinds("recipe", kinds.KEYWORD_ONLY, default=None, annotation="str | PathLike[str] | None")
-        return inspect.Signature([*parameters, recipe])
+        if of_transformers:
+            parameters.append(kinds("training_arguments", kinds.VAR_KEYWORD))
+        return inspect.Signature(parameters)
 
 
 def command(

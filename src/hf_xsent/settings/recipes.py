@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.errors import RecipeError, did_you_mean
+from hf_xsent.errors import RecipeError, did_you_mean, shortened
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 
@@ -33,6 +33,8 @@ def is_recipe(word: Any, surplus: bool) -> bool:
 
 def recipe_file(recipe: str | os.PathLike[str], folder: str | Path = ".") -> Path:
     """Return the path of a recipe of the package, by its name, or of a file, relative to ``folder``."""
+    if not isinstance(recipe, str | os.PathLike):
+        raise RecipeError(f"recipe takes a path or a name, not {shortened(recipe)}: give values by their names")
     if os.fspath(recipe) in recipe_names():
         return RECIPES / f"{os.fspath(recipe)}.yaml"
     path = Path(folder) / recipe

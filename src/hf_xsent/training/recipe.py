@@ -13,7 +13,7 @@ from hf_xsent.models import METHODS
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.objectives.registry import OBJECTIVES, merge_objectives, objective_class
 from hf_xsent.settings.convert import convert, convert_words, mapping_of, parse_text
-from hf_xsent.settings.declare import settings_of, types_of
+from hf_xsent.settings.declare import Names, settings_of, types_of
 from hf_xsent.settings.hints import suggestion
 from hf_xsent.settings.read import Flags, build_settings, check_known, read_values
 from hf_xsent.training.arguments import AlignmentTrainingArguments
@@ -45,18 +45,17 @@ class Recipe:
 
 @cache
 def recipe_settings() -> dict[str, Field[Any]]:
-    """Return all top-level settings of a training recipe, those of every method included."""
+    """Return all top-level settings of a training recipe, those of every method included; of all, the default's."""
     of_parts = {name: field for part in _PARTS.values() for name, field in settings_of(part).items()}
-    return of_parts | {
-        name: settings_of(config)[name] for config, _, _ in METHODS.values() for name in config.setting_names()
-    }
+    configs = [METHODS[method][0] for method in (*METHODS, StartSettings.method)]  # the last wins
+    return of_parts | {name: settings_of(config)[name] for config in configs for name in config.setting_names()}
 
 
 @cache
 def recipe_types() -> dict[str, Any]:
     """Return the types of these settings."""
     of_methods = {name: hint for config, _, _ in METHODS.values() for name, hint in _types_of_method(config).items()}
-    return of_methods | _types_of_parts() | {"objectives": list[str]}
+    return of_methods | _types_of_parts() | {"objectives": Names}
 
 
 @cache
