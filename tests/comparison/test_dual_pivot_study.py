@@ -73,7 +73,7 @@ def test_the_folder_of_features_decides_nothing_but_none_does(pivots: StudyFile)
     ("method", "message"),
     [
         ({"train": False, "layers": [9]}, r"methods.one: layers \[9\] do not exist"),
-        ({"train": False, "layers": "all"}, "methods.one: layers takes a list, not 'all'"),
+        ({"train": False, "layers": "all"}, "methods.one: layers takes a list of whole numbers, not 'all'"),
         ({"train": False, "poolings": ["cls"]}, "methods.one: pooling 'cls' is unknown: use sum"),
     ],
 )

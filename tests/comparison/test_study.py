@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from study_file import StudyFile
 
 from hf_xsent import SentenceEncoderForPreTraining
@@ -138,6 +139,8 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"pooling": ["cls"]}, "unknown key 'pooling'; did you mean 'poolings'"),
         ({"model": None}, "model is missing: .*(--)?model"),
         ({"budget": {"hours": 1}}, "budget: unknown key 'hours'"),
+        ({"budget": {"batch_size": 1}}, "budget: unknown key 'batch_size': use one of steps, pairs"),
+        ({"exclude": "a.tsv"}, "unknown key 'exclude'; did you mean 'settings.rules.exclude'"),
         ({"budget": {"steps": 1, "pairs": 2}}, "budget: give one of steps and pairs"),
         ({"budget": {"steps": 0}}, "budget: steps 0 is not above 0"),
         ({"budget": {"steps": 2.5}}, "budget: steps takes a whole number"),
@@ -149,7 +152,7 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"methods": {"TR": {"recipe": "none.yaml"}}}, "no recipe .*none.yaml: it is neither a file nor"),
         ({"methods": {"TR": 1}}, "methods.TR: give a mapping of settings, such as {recipe: mixed-small}, not 1"),
         ({"methods": ["TR"]}, "methods takes a mapping"),
-        ({"seeds": ["x"]}, "seeds takes a list, not"),
+        ({"seeds": ["x"]}, "seeds takes a list of whole numbers, not"),
         ({"tasks": {"tatoba": {"data": "x"}}}, "unknown task 'tatoba': .*did you mean 'tatoeba'"),
         ({"tasks": {"tatoeba": {}}}, "tasks.tatoeba.data is missing"),
         ({"tasks": {"tatoeba": {"data": "x", "language": 3}}}, "tatoeba: unknown key 'language'; did you mean 'lan"),
@@ -450,3 +453,10 @@ def test_training_pairs_that_a_task_measures_are_a_warning(study: StudyFile, cap
     settings = study.content["settings"] | {"rules": {"exclude": str(gold)}}
     _runs(study, settings=settings, tasks={"pairs": {"data": f"de={gold}"}})
     assert not [line for line in caplog.messages if "measures" in line]
+
+
+def test_a_study_in_python_takes_no_data_in_memory() -> None:
+    pairs = Dataset.from_dict({"source": ["Ein Hund."], "target": ["A dog."]})
+    for data in ({"data": {"de": pairs}}, {"tasks": {"pairs": {"data": pairs}}}):
+        with pytest.raises(RecipeError, match="a study names models and data by folder, file or Hub id, not Dataset"):
+            compare(**data)

@@ -45,6 +45,10 @@ def test_pairs_of_all_languages_are_one_sequence(bitext: Bitext) -> None:
     assert bitext[-1] == {"source": "fr Satz 399", "target": "sentence 399", "language": "fr"}
     assert bitext.__getitems__([25_000, 3, 19_999]) == [bitext[25_000], bitext[3], bitext[19_999]]
     assert bitext.pairs("fr") == tuple(map(list, zip(*_sentences("fr", 300, 100), strict=True)))
+    with pytest.raises(DataError, match="has no language 'tr', but "):
+        bitext.pairs("tr")
+    with pytest.raises(DataError, match=r"pairs\('fr'\) returns the pairs of a language"):
+        bitext["fr"]
     with pytest.raises(IndexError):
         bitext[25_300]
     assert (bitext[:7].languages, bitext[-7:].languages) == ({"de": 7}, {"fr": 7}), "no language without pairs"

@@ -199,7 +199,7 @@ def test_a_value_becomes_one_of_its_type(value: Any, hint: Any, expected: Any) -
         ("maybe", bool, "key takes true or false, not 'maybe'"),
         (True, str, "key takes text, not True"),
         ("yes", bool, "key takes true or false, not 'yes'"),
-        ([1, "x"], list[int] | None, "key takes a list, not [1, 'x']"),
+        ([1, "x"], list[int] | None, "key takes a list of whole numbers, not [1, 'x']"),
         ({"a": 1}, list[str], "key takes a list, not {'a': 1}"),
         ([1], float | str, "key takes a number or text, not [1]"),
         ("step", _Strategy | str, "key 'step' is unknown: use no, steps; did you mean 'steps'?"),
@@ -246,7 +246,7 @@ def test_the_words_after_a_flag_become_a_value(words: list[str], hint: Any, expe
         ([], list[str] | dict[str, Any] | None, "--key needs a value"),
         (["1", "2"], float, "--key takes one value, not '1 2'"),
         (["x"], float, "--key takes a number, not 'x'"),
-        (["1", "x"], list[int], "--key takes a list, not ['1', 'x']"),
+        (["1", "x"], list[int], "--key takes a list of whole numbers, not ['1', 'x']"),
     ],
 )
 def test_a_flag_with_other_words_is_one_sentence(words: list[str], hint: Any, error: str) -> None:

@@ -167,7 +167,7 @@ def test_ctrl_c_saves_and_says_how_to_resume_and_a_second_run_is_refused_meanwhi
     assert process.returncode == 130
     assert "Ctrl-C again stops at once" in said
     assert "stopped by Ctrl-C after step" in said
-    assert "continue with --resume (from Python: train(resume_from_checkpoint=True))" in said
+    assert "continue with --resume (of an AlignmentTrainer: train(resume_from_checkpoint=True))" in said
     assert "Traceback" not in said
     (checkpoint,) = run.out.glob("checkpoint-*")
     step = int(checkpoint.name.split("-")[1])

@@ -40,7 +40,7 @@ def test_pretrain_takes_no_value_by_position_but_a_recipe() -> None:
         pretrain("xlm-roberta-base", data={"de": "pairs.tsv"})
     with pytest.raises(RecipeError, match="did you mean 'mixed-small'"):
         pretrain("mixed_small", model="xlm-roberta-base")
-    with pytest.raises(RecipeError, match="pretrain takes by position recipe: name the others"):
+    with pytest.raises(RecipeError, match="pretrain takes only recipe by position: name the others"):
         pretrain("mixed-small", "xlm-roberta-base")
     with pytest.raises(RecipeError, match="recipe takes a path or a name, not {'model': 'm'}: give values by"):
         pretrain({"model": "m"})

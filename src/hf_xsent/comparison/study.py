@@ -92,6 +92,11 @@ def _plain(value: Any) -> Any:
         return [_plain(entry) for entry in value]
     if getattr(value, "shape", None) == ():  # a number of numpy
         return value.item()
+    if not isinstance(value, str | int | float | PathLike | None):
+        raise RecipeError(
+            f"a study names models and data by folder, file or Hub id, not {type(value).__name__}: save it and give "
+            "its path (a Dataset by to_json('pairs.jsonl'))"
+        )
     return fspath(value) if isinstance(value, PathLike) else value
 
 

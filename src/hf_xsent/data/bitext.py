@@ -201,8 +201,10 @@ class Bitext:
     def __getitem__(self, index: int) -> Pair: ...
     @overload
     def __getitem__(self, index: slice) -> Bitext: ...
-    def __getitem__(self, index: int | slice) -> Pair | Bitext:
+    def __getitem__(self, index: Any) -> Pair | Bitext:
         """Return one pair, or a bitext of the pairs of a slice, without reading them."""
+        if isinstance(index, str):
+            raise DataError(f"a bitext takes row numbers and slices: pairs({index!r}) returns the pairs of a language")
         if not isinstance(index, slice):
             return self.__getitems__([index])[0]
         rows = np.arange(*index.indices(len(self)), dtype=np.int64)
@@ -251,6 +253,8 @@ class Bitext:
 
     def pairs(self, language: str) -> tuple[list[str], list[str]]:
         """Return all sources and targets of one language as lists in memory."""
+        if language not in self.ranges:
+            raise DataError(f"the bitext has no language {language!r}, but {', '.join(self.ranges)}")
         rows = self.ranges[language]
         pairs = list(self[rows.start : rows.stop])
         return [pair["source"] for pair in pairs], [pair["target"] for pair in pairs]

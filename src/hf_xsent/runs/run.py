@@ -27,7 +27,7 @@ _BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # measurements and cached
 _SHOWN = 8  # differences in an error
 _ANOTHER_RUN = (
     "the output folder {} holds another run: continue it with --resume or replace it with --overwrite "
-    "(from Python: train(resume_from_checkpoint=True) or train(overwrite=True))"
+    "(of an AlignmentTrainer: train(resume_from_checkpoint=True) or train(overwrite=True))"
 )
 
 

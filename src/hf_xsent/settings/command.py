@@ -71,7 +71,7 @@ class Command(Generic[Settings, Result]):
         if "recipe" not in names and values and is_recipe(values[-1], len(values) > len(names)):
             values, settings = values[:-1], settings | {"recipe": values[-1]}  # the last, as on the command line
         if len(values) > len(names):
-            raise RecipeError(f"{self.function.__name__} takes by position {', '.join(names)}: name the others")
+            raise RecipeError(f"{self.function.__name__} takes only {', '.join(names)} by position: name the others")
         by_position = dict(zip(names, values, strict=False))
         if twice := by_position.keys() & settings:
             raise RecipeError(f"{min(twice)} is stated twice, by position and by name")

@@ -67,10 +67,10 @@ def members(hint: Any) -> tuple[Any, ...]:
 
 
 def describe_type(hint: Any) -> str:
-    """Describe a type for an error: ``a number``, ``a list``."""
+    """Describe a type for an error: ``a number``, ``a list of whole numbers``."""
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a mapping"}
-    words |= {list: "a list", tuple: "a list"}
-    kinds = [get_origin(kind) or kind for kind in members(hint) if kind is not type(None)]
+    words |= {list: "a list", tuple: "a list", list[int]: "a list of whole numbers", list[float]: "a list of numbers"}
+    kinds = [kind if kind in words else get_origin(kind) or kind for kind in members(hint) if kind is not type(None)]
     return " or ".join(dict.fromkeys(words.get(kind, str(kind)) for kind in kinds))
 
 

@@ -51,9 +51,12 @@ OTHER_NAMES = {  # of other libraries, and the settings that mean the same: the 
     **dict.fromkeys(("truncate_dim", "matryoshka_dims", "embedding_dim"), ("dims", "dim")),
     **dict.fromkeys(("top_k", "topk"), ("top", "k", "negatives")),
     **dict.fromkeys(("quantize", "optimize", "backend", "opset"), ("onnx",)),
+    **dict.fromkeys(("exclude", "exclude_files"), ("rules.exclude", "settings.rules.exclude")),
+    **dict.fromkeys(("metric", "main_metric"), ("metric_for_best_model",)),
+    **dict.fromkeys(("max_pairs", "max_samples", "limit"), ("max_pairs", "tasks.TASK.max_pairs")),
     **dict.fromkeys(("repo_id", "hub_model_id", "push_to_hub"), ("repository",)),
 }
-_EXPLAINED = {  # names without such a setting
+_EXPLAINED = {  # names without such a setting, for commands that encode
     **dict.fromkeys(
         ("batch_size", "eval_batch_size", "encode_batch_size", "embedder_batch_size", "per_device_eval_batch_size"),
         "omit it: sentences are encoded in batches of up to 8,192 tokens",
@@ -74,6 +77,6 @@ def suggestion(name: str, known: Collection[str]) -> str:
     ("; did you mean 'learning_rate'?", "; did you mean 'seed'?")
     """
     meant = next((other for other in OTHER_NAMES.get(name, ()) if other.partition(".")[0] in known), None)
-    if meant is None and name in _EXPLAINED:
+    if meant is None and name in _EXPLAINED and "model" in known:
         return f"; {_EXPLAINED[name]}"
     return f"; did you mean {meant!r}?" if meant else did_you_mean(name, known)
