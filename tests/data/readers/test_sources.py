@@ -320,6 +320,12 @@ def test_columns_are_given_per_language_and_per_file(folder: Path) -> None:
         columns = parse_columns([f"{key}=1,2"])
         ((source,),) = resolve_sources(data, columns=columns).values()
         assert source.columns == (1, 2)
+    (folder / "others.tsv").write_text("dog\tHund\n")
+    data["fr"] = str(folder / "others.tsv")
+    mined, others = (
+        source for (source,) in resolve_sources(data, columns=parse_columns(["1", "0", "de=1,2"])).values()
+    )
+    assert (mined.columns, others.columns) == ((1, 2), (1, 0))
     with pytest.raises(DataError, match="columns are given for 'sw', which is neither a language nor a file"):
         resolve_sources(data, columns=parse_columns(["sw=1,2"]))
     with pytest.raises(RecipeError, match="two names or numbers"):

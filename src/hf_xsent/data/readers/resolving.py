@@ -55,12 +55,13 @@ def state_columns(
 ) -> list[BitextSource]:
     """Return sources with these columns, or those that a mapping states by path, name or language.
 
-    Without a name in the mapping, sources keep the columns that they have. The mapping may have ``others`` than those
-    of the sources, or they are refused, and so are columns that only files of formats without columns would have.
+    Other sources keep the columns that they have, else have those that the mapping states without a name. The mapping
+    may have ``others`` than those of the sources, or they are refused, and so are columns that only files of formats
+    without columns would have.
     """
     check_columns(columns)
-    every, per_file = (None, columns) if isinstance(columns, Mapping) else (columns, {})
-    stated, unused, of_keys = [], set(per_file), dict[str, list[BitextSource]]()
+    every, per_file = (columns.get(""), columns) if isinstance(columns, Mapping) else (columns, {})
+    stated, unused, of_keys = [], set(per_file) - {""}, dict[str, list[BitextSource]]()
     for source in sources:
         key = next((key for key in (source.path, Path(source.path).name, source.language) if key in per_file), "")
         stated.append(replace(source, columns=per_file[key] if key else source.columns or every))
