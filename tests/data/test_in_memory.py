@@ -131,6 +131,15 @@ def test_pairs_of_several_languages_are_not_given_as_one(load: Any) -> None:
     assert load({"und": records}).languages == {"und": 2} and load(records).languages == {"de": 1, "fr": 1}
 
 
+def test_languages_may_be_class_labels(load: Any) -> None:
+    datasets = pytest.importorskip("datasets")
+    records = [{"source": f"a{code}", "target": f"b{code}", "language": code} for code in ("de", "fr")]
+    labelled = datasets.Dataset.from_list(records).class_encode_column("language")
+    assert load(labelled).languages == {"de": 1, "fr": 1} == load(labelled.to_iterable_dataset()).languages
+    with pytest.raises(DataError, match="the pairs of de have the languages de and fr: give them without de"):
+        load({"de": labelled})
+
+
 def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_path: Path) -> None:
     for _ in range(2):
         load({"de": pairs}, cleaning=CleaningRules())
