@@ -170,6 +170,19 @@ def test_sides_of_tmx_whose_languages_are_not_stated_keep_their_order(tmp_path: 
     assert list(read_pairs(BitextSource("und", str(tmp_path / "m.tmx"), "und"))) == [("ein Hund", "un chien")]
 
 
+def test_the_source_of_a_tmx_of_several_languages_must_be_stated(tmp_path: Path) -> None:
+    segments = "".join(
+        f'<tuv xml:lang="{code}"><seg>{code}</seg></tuv>' for code in ("de-DE", "de-AT", "en-US", "fr-FR")
+    )
+    path = tmp_path / "m.tmx"
+    path.write_text(f"<tmx><body><tu>{segments}</tu></body></tmx>", "utf-8")
+    assert list(read_pairs(BitextSource("fr", str(path)))) == [("fr-FR", "en-US")]
+    with pytest.raises(DataError, match="m.tmx:1: the unit has de-DE and de-AT and fr-FR besides en-US: state the lan"):
+        list(read_pairs(BitextSource("und", str(path))))
+    path.write_text(path.read_text("utf-8").replace("fr-FR", "de"), "utf-8")
+    assert list(read_pairs(BitextSource("und", str(path)))) == [("de-DE", "en-US")]
+
+
 @pytest.mark.parametrize("given", ["pairs.jsonl", "pairs.parquet", "saved"])
 def test_links_and_negatives_are_read_from_every_format_of_records(tmp_path: Path, given: str) -> None:
     datasets = pytest.importorskip("datasets")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.parsers import expat
 
-from hf_xsent.data.languages import find_language, matching_tags
+from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
 from hf_xsent.data.readers.compression import open_file
 from hf_xsent.errors import DataError
 
@@ -17,7 +17,7 @@ _CODE_ELEMENTS = frozenset(("bpt", "ept", "ph", "it", "ut"))
 
 def read_tmx(path: Path, language: str, target_language: str) -> Iterator[tuple[int, tuple[str, str]]]:
     """Yield the line and the texts of each translation unit that has both languages."""
-    units = _Units(language, target_language)
+    units = _Units(path, language, target_language)
     parser = expat.ParserCreate()  # limits the expansion of entities
     parser.buffer_text = True
     parser.StartElementHandler = lambda tag, attributes: units.start(tag, attributes, parser.CurrentLineNumber)
@@ -44,8 +44,8 @@ def read_tmx(path: Path, language: str, target_language: str) -> Iterator[tuple[
 class _Units:
     """Collect the segments of each translation unit."""
 
-    def __init__(self, language: str, target_language: str) -> None:
-        self.language, self.target_language = language, target_language
+    def __init__(self, path: Path, language: str, target_language: str) -> None:
+        self.path, self.language, self.target_language = path, language, target_language
         self.found: dict[str, None] = {}  # tags of languages
         self.with_both = False
         self.complete: list[tuple[int, tuple[str, str]]] = []
@@ -99,9 +99,16 @@ class _Units:
     def _find(self, language: str, other_than: str | None = None) -> str | None:
         """Return the tag of a language's segment, None if the unit has none.
 
-        Of several tags that match the language equally (`matching_tags`), it is the first. ``und`` matches any tag but
-        ``other_than``.
+        Of several tags that match the language equally (`matching_tags`), it is the first. ``und`` matches the only
+        language besides that of ``other_than``; a `DataError` is raised if there are several.
         """
         variants = [variant for variant in self.segments if variant != other_than]
-        undetermined = find_language(language).code == "und"
-        return next(iter(matching_tags(variants, language) or (variants if undetermined else ())), None)
+        if find_language(language).code != "und":
+            return next(iter(matching_tags(variants, language)), None)
+        languages = {language_of_tag(variant) or variant for variant in variants}
+        if other_than is not None and len(languages) > 1:
+            raise DataError(
+                f"{self.path}:{self.line}: the unit has {' and '.join(variants)} besides {other_than}: state the "
+                "language, which is und"
+            )
+        return next(iter(variants), None)
