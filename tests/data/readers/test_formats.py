@@ -337,7 +337,7 @@ BROKEN_FILES = [
     ("x.po", b'msgid "b"\nmsgstr "a"\n\nrubbish\n', r"x\.po:4: not a comment, msgid"),
     ("x.po", b'msgid "a"\nmgstr "x"\n\nmsgid "b"\nmsgstr "y"\n', r"x\.po:2: not a comment, msgid"),
     ("x.po", b'msgid "a"\n\nmsgid "b"\nmsgstr "y"\n', r"x\.po:3: not a comment, msgid"),
-    ("x.po", b'msgid "a"\nmsgstr "\xff"\n', r"x\.po: text is not in its charset"),
+    ("x.po", b'msgid "a"\nmsgstr "\xff"\n', r"x\.po: text is not in its charset .*; correct the charset in its header"),
     ("x.tmx", b"<tmx><body>\n<tu></body></tmx>", r"x\.tmx:2: not well-formed XML"),
     (
         "x.tmx",
@@ -353,6 +353,7 @@ BROKEN_FILES = [
     ("x.tsv.zst", b"a\tb\n", r"x\.tsv\.zst: cannot be read to its end"),
     ("x.csv", b'de,en\na,"b\n', r"x\.csv:2: not CSV \(unexpected end of data\); check the quotation marks"),
     ("x.csv", b'de,en,fr,es\n"a","b",c,d\n"a"b",c,d,e\n', r"x\.csv:3: not CSV \('.' expected after"),
+    ("x.csv", b'de,en\n"' + b"a" * 200_000 + b'",c\n', r"x\.csv:2: not CSV \(field larger than field limit"),
     ("x.csv", b"de,en\na\rb,c\n", r"x\.csv:2: not CSV \(new-line character seen in unquoted field"),
     ("x.docx", b"a\tb\n", r"x\.docx: unknown format '.docx'; formats are .tsv"),
 ]

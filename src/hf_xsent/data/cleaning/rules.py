@@ -90,7 +90,7 @@ class PairRules:
 
     @classmethod
     def parse(cls, rules: Sequence[str] | None, clean: bool = True) -> Self:
-        """Return the default rules, changed by ``name=value`` strings; ``null`` disables a rule.
+        """Return the default rules, changed by ``name=value`` strings; ``null`` disables a rule, ``false`` a flag.
 
         Without ``clean``, only these rules apply. A rule that takes several values is given once for each.
 

@@ -38,7 +38,9 @@ def read_po(path: Path) -> Iterator[Message]:
             place = f"{path}:{line[1]}" if line else path
             raise DataError(f"{place}: not a comment, msgid, msgstr or quoted string; see msgfmt -c") from error
         except UnicodeError as error:
-            raise DataError(f"{path}: text is not in its charset ({error}); run msgconv -t UTF-8 on it") from error
+            raise DataError(
+                f"{path}: text is not in its charset ({error}); correct the charset in its header"
+            ) from error
     plural_forms = catalog.metadata.get("Plural-Forms", "")
     rule = re.search(r"plural=([^;]+)", plural_forms)
     try:

@@ -84,7 +84,7 @@ def _decoded(place: str, raw: bytes) -> str | DataError:
     try:
         return raw.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
-        return DataError(f"{place}: not UTF-8; convert the file with iconv -t UTF-8")
+        return DataError(f"{place}: not UTF-8; convert the file with iconv -f ENCODING -t UTF-8")
 
 
 def json_lines_or_errors(path: Path) -> Iterator[tuple[int, Any]]:

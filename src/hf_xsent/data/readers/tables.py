@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,10 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
 
 def _delimiter(lines: Sequence[str]) -> str:
     for delimiter in _DELIMITERS:
-        widths = {len(cells) for cells in csv.reader(lines, delimiter=delimiter) if cells}
-        if len(widths) == 1 and max(widths) > 1:
-            return delimiter
+        with suppress(csv.Error):  # of a cell that is too long: `read_csv` says where
+            widths = {len(cells) for cells in csv.reader(lines, delimiter=delimiter) if cells}
+            if len(widths) == 1 and max(widths) > 1:
+                return delimiter
     return max(_DELIMITERS, key="".join(lines[:1]).count)
 
 
