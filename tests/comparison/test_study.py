@@ -445,8 +445,8 @@ def test_the_smallest_study_of_the_page_is_the_same_in_python_and_in_a_file() ->
 def test_training_pairs_that_a_task_measures_are_a_warning(study: StudyFile, caplog: pytest.LogCaptureFixture) -> None:
     _runs(study)
     folder = study.path.parent
-    known = "methods.TR trains on 16 pairs of {language}-en.tsv, which tasks.pairs measures: settings: {rules: "
-    assert [line for line in caplog.messages if "measures" in line] == [f"{known}{{exclude: FILES}}}} leaves them out"]
+    known = "methods.TR trains on 16 pairs of {language}-en.tsv, which tasks.pairs measures: set settings: {rules: "
+    assert [line for line in caplog.messages if "measures" in line] == [f"{known}{{exclude: FILES}}}}"]
     caplog.clear()
     gold = folder / "gold.tsv"
     gold.write_text("".join((folder / "de-en.tsv").read_text("utf-8").splitlines(keepends=True)[:4]), "utf-8")
