@@ -265,3 +265,29 @@ def test_a_checkpoint_without_the_state_of_the_optimizer_is_not_resumed(run: Run
     unfinish(run.out, "checkpoint-6")
     with pytest.raises(OutputError, match="checkpoint-3 holds the model only, as save_only_model saves it"):
         run.start("--resume", save_only_model=True)
+
+
+# The best checkpoint
+
+
+def test_measurements_of_other_dev_pairs_are_not_compared(run: Run) -> None:
+    sentences = [line.split("\t")[1] for line in (run.folder / "de.tsv").read_text("utf-8").splitlines()]
+    easy = run.folder / "easy.tsv"
+    easy.write_text("".join(f"{sentence}\t{sentence}\n" for sentence in sentences), encoding="utf-8")
+    settings = {"eval_steps": 1, "save_steps": 1, "save_total_limit": None, "early_stopping_patience": 2}
+    run.start(dev=[f"de={easy}"], max_steps=2, **settings)
+    unfinish(run.out)
+    changed = settings | {"dev": [f"de={run.folder}/de.tsv"], "learning_rate": "1e-9"}
+    trainer = run.start("--resume_with_changes", max_steps=4, **changed)
+    assert trainer is not None and trainer.state.best_global_step == 4
+    assert "before training" not in (run.out / "README.md").read_text("utf-8")
+    assert [line["step"] for line in run.metrics if "eval_accuracy" in line] == [0, 1, 2, 3, 4]
+
+
+def test_a_changed_metric_compares_the_best_checkpoint_by_its_own_value(run: Run) -> None:
+    """Beside the other sentences of the query's side, less is found than among the translations alone."""
+    run.start(max_steps=3, learning_rate="1e-9")
+    unfinish(run.out)
+    trainer = run.start("--resume_with_changes", learning_rate="1e-9", metric_for_best_model="beside")
+    assert trainer is not None and trainer.state.best_global_step == 6
+    assert trainer.state.best_metric == trainer.evaluate()["eval_beside"]

@@ -114,6 +114,12 @@ class Run:
         """Return the folder of files that are being written."""
         return self.folder / UNFINISHED
 
+    @property
+    def changed(self) -> set[str]:
+        """Return the names of what has changed since the checkpoint to resume from."""
+        step = checkpoint_step(Path(str(self.checkpoint))) or 0
+        return {name for change in self.state.changes if change["step"] >= step for name in change["changed"]}
+
     def check(self) -> None:
         """Raise an error if the folder cannot take this run, before any work; change nothing."""
         if self.resume and self.overwrite:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,7 +24,15 @@ from hf_xsent.training.callbacks import MetricsFile, ProgressBar, SaveAfterEpoch
 from hf_xsent.training.conflicts import FOLLOW_METRIC, schedule_options
 from hf_xsent.training.hub_trainer import HubTrainer
 from hf_xsent.training.identity import identify_training
-from hf_xsent.training.resuming import check_complete, has_ended, is_on_schedule, keep_settings, loading_state
+from hf_xsent.training.resuming import (
+    check_complete,
+    deciding_metric,
+    has_ended,
+    is_on_schedule,
+    keep_comparable,
+    keep_settings,
+    loading_state,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -80,9 +88,9 @@ class SavingTrainer(HubTrainer):
         start = origin.name if origin.facts is None else None  # else the weights are in memory
         run = run or Run(folder, resume_from_checkpoint or False, allow_changes, overwrite, start)
         saves = self.saves_run and trial is None  # each trial of a search is another run
-        with self._training(run, saves) as checkpoint:
+        with self._training(run, saves) as (checkpoint, changed):
             try:
-                self._resume(checkpoint)
+                self._resume(checkpoint, changed)
                 self.before_training()
                 output = super().train(None if checkpoint is None else str(checkpoint), trial, *args, **kwargs)
                 self.after_training(str(folder) if saves else None)
@@ -117,25 +125,28 @@ class SavingTrainer(HubTrainer):
         """Write what the output folder holds besides the model, in the process that saves."""
 
     @contextmanager
-    def _training(self, run: Run, saves: bool) -> Iterator[str | Path | None]:
-        """Guard the output folder in the process that saves; yield in all processes the checkpoint to resume from."""
+    def _training(self, run: Run, saves: bool) -> Iterator[tuple[str | Path | None, Collection[str]]]:
+        """Guard the output folder in the process that saves.
+
+        Yield in all processes the checkpoint to resume from, and the names of what has changed since.
+        """
         if not saves:
             run.check_holds_no_run("metrics")
-            yield run.find_checkpoint()
+            yield run.find_checkpoint(), ()
             return
         with ExitStack() as stack:
-            answer: list[Any] = [None, None]  # the checkpoint, or an error
+            answer: list[Any] = [None, (), None]  # the last is an error
             if self.args.should_save:
                 try:
                     stack.enter_context(run.training(self.identity()))
-                    answer[0] = run.checkpoint
+                    answer[:2] = run.checkpoint, run.changed
                 except OutputError as error:
-                    answer[1] = error
+                    answer[2] = error
             if self.args.world_size > 1:
                 broadcast_object_list(answer)
-            if answer[1] is not None:
-                raise answer[1]
-            yield answer[0]
+            if answer[2] is not None:
+                raise answer[2]
+            yield answer[0], answer[1]
 
     def _save_run(self, run: Run) -> None:
         self.save_model(str(run.unfinished), _internal_call=True)
@@ -226,16 +237,15 @@ class SavingTrainer(HubTrainer):
 
         Of equal measurements, the later one is the best.
         """
-        name = f"eval_{str(self.args.metric_for_best_model).removeprefix('eval_')}"
         if not is_on_schedule(self.state, self.args):
             return False
-        if metrics.get(name) == self.state.best_metric:
+        if metrics.get(deciding_metric(self.args)) == self.state.best_metric:
             self.state.best_metric = None
         return super()._determine_best_metric(metrics, trial)
 
     # Resuming
 
-    def _resume(self, checkpoint: str | Path | None) -> None:
+    def _resume(self, checkpoint: str | Path | None, changed: Collection[str]) -> None:
         """Read the state of a checkpoint, and finish the deletion of surplus ones, which may have been killed."""
         self._resumed = None
         if checkpoint is not None:
@@ -246,6 +256,7 @@ class SavingTrainer(HubTrainer):
                     f"{checkpoint} has no readable {TRAINER_STATE_NAME} ({error}): delete it to resume from the "
                     "checkpoint before"
                 ) from error
+            keep_comparable(self._resumed, self.args, changed)
             if not self.is_deepspeed_enabled:
                 check_complete(Path(checkpoint))
             if self.args.should_save:
@@ -274,9 +285,10 @@ class SavingTrainer(HubTrainer):
         begin = super()._init_training_state(max_steps, *args, **kwargs)
         if self._resumed is not None:
             self.state.compute_steps(self.args, max_steps)
-            self.state.best_model_checkpoint = self._best_checkpoint()
-            if self.state.best_model_checkpoint is None:
-                self.state.best_metric = self.state.best_global_step = None
+            self.state.log_history = self._resumed.log_history
+            self.state.best_model_checkpoint = best = self._best_checkpoint()
+            self.state.best_metric = None if best is None else self._resumed.best_metric
+            self.state.best_global_step = None if best is None else self._resumed.best_global_step
         return begin
 
     def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> tuple[Any, ...]:

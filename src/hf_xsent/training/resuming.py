@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,26 @@ def has_ended(state: TrainerState, arguments: TrainingArguments, max_steps: int)
 def stops_early(state: TrainerState, arguments: TrainingArguments) -> bool:
     """Return whether the last N dev measurements were no new best; each step counts once, and the start does not."""
     patience: int = getattr(arguments, "early_stopping_patience", None) or 0
-    name = f"eval_{str(arguments.metric_for_best_model).removeprefix('eval_')}"
+    name = deciding_metric(arguments)
     values = [*{log["step"]: log[name] for log in state.log_history if log["step"] and name in log}.values()]
     best = max if arguments.greater_is_better else min
     return bool(patience and values) and len(values) - 1 - values.index(best(values)) >= patience
+
+
+def deciding_metric(arguments: TrainingArguments) -> str:
+    """Return the name in the logs of the metric that decides which checkpoint is best."""
+    return f"eval_{str(arguments.metric_for_best_model).removeprefix('eval_')}"
+
+
+def keep_comparable(state: TrainerState, arguments: TrainingArguments, changed: Collection[str]) -> None:
+    """Forget measurements of other dev pairs, and compare the best step by the metric that decides now."""
+    if any("dev" in name.split() for name in changed):
+        state.log_history = [
+            {name: value for name, value in log.items() if not name.startswith("eval_")} for log in state.log_history
+        ]
+    name, best = deciding_metric(arguments), state.best_global_step
+    measured = [log[name] for log in state.log_history if name in log and log["step"] == best]
+    state.best_metric, state.best_global_step = (measured[-1], best) if measured else (None, None)
 
 
 def check_complete(checkpoint: Path) -> None:
