@@ -230,6 +230,16 @@ def test_a_frozen_embedding_table_stays_equal_on_both_sides(encoder_folders: dic
     assert not torch.equal(key_encoder.encoder.layer[0].output.dense.weight, before)
 
 
+def test_the_momentum_encoder_follows_weights_that_a_later_stage_freezes(encoder_folders: dict[str, Path]) -> None:
+    model = MoCoAlignedBert.from_backbone(str(encoder_folders["bert"]), objectives={MOCO: {"momentum": 0.5}})
+    trained, key = model.backbone.word_embeddings, model.objectives[MOCO].key_encoder.get_input_embeddings().weight
+    nn.init.normal_(trained.weight)
+    middle = (key + trained.weight).detach() / 2
+    model.freeze(1)
+    model.end_step()
+    assert torch.allclose(key, middle, atol=1e-6)
+
+
 def test_the_preset_is_the_papers() -> None:
     assert MoCoConfig().objectives == read_objectives({MOCO: 1.0, TLM: COUNTED_THROUGH})
     assert MoCoConfig().random_input_shuffling and MoCoConfig().pooling == "cls"

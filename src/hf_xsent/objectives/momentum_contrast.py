@@ -155,8 +155,7 @@ class MomentumContrast(SentenceObjective):
         queries = chain(encoder.parameters(), self.projection.parameters())
         keys = chain(self.key_encoder.parameters(), self.key_projection.parameters())
         for query, key in zip(queries, keys, strict=True):
-            if query.requires_grad:  # frozen weights are equal already
-                key.lerp_(query.to(key), 1 - self.settings.momentum)
+            key.lerp_(query.to(key), 1 - self.settings.momentum)
         if self._waiting:
             # Gather each accumulated batch alone: the order is then that of one process with the batches of all.
             gathered = [[gather_rows(tensor)[0] for tensor in of_batch] for of_batch in self._waiting]
