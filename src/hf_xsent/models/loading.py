@@ -109,6 +109,13 @@ def load_tokenizer(name_or_path: str, **hub: Any) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(name_or_path, **hub)
 
 
+def forget_last_call(tokenizer: Any) -> None:
+    """Remove truncation and padding of a tokenizer's last call, which it would save; each call sets its own."""
+    if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
+        backend.no_truncation()
+        backend.no_padding()
+
+
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
     """Raise an error unless the encoder of this config has an embedding for each token, and the tokenizer can pad."""
     if len(tokenizer) > config.vocab_size:

@@ -21,7 +21,7 @@ from hf_xsent.errors import ModelError, shortened
 from hf_xsent.files import write_json
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import SETTINGS, quiet_loading
+from hf_xsent.models.loading import SETTINGS, forget_last_call, quiet_loading
 from hf_xsent.models.sentence_transformer_files import write_modules, write_own_module
 from hf_xsent.runs.hub import loading_errors, read_model_file
 
@@ -113,9 +113,7 @@ def _write_tokenizer(model: Any, folder: Path) -> None:
     longest, side = tokenizer.model_max_length, tokenizer.padding_side
     tokenizer.model_max_length = model.config.max_length
     tokenizer.padding_side = "right"  # plain encoders would count positions from left padding
-    if tokenizer.is_fast:
-        tokenizer.backend_tokenizer.no_truncation()  # each call of the tokenizer sets its own
-        tokenizer.backend_tokenizer.no_padding()
+    forget_last_call(tokenizer)
     try:
         tokenizer.save_pretrained(folder)
     finally:

@@ -18,6 +18,7 @@ from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpo
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.files import move_into_place, remove
+from hf_xsent.models.loading import forget_last_call
 from hf_xsent.runs.origin import Origin
 from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, SaveAfterEpoch, StopOnSignal
@@ -165,9 +166,7 @@ class SavingTrainer(HubTrainer):
         """Save model and tokenizer into a folder; without one, into the output folder, renamed when complete."""
         if output_dir is None:
             self.check_trained()
-        if (backend := getattr(self.processing_class, "backend_tokenizer", None)) is not None:
-            backend.no_padding()  # a tokenizer saves the padding of its last call, which a resumed run would change
-            backend.no_truncation()
+        forget_last_call(self.processing_class)
         run = Run(str(self.args.output_dir))
         folder = run.unfinished if output_dir is None else Path(output_dir)
         if self.args.should_save and output_dir is None:
