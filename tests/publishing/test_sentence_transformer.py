@@ -250,6 +250,17 @@ def test_an_empty_folder_may_be_written_into(encoder_folders: dict[str, Path], t
     assert (export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False) / "modules.json").is_file()
 
 
+def test_the_current_folder_is_not_replaced(
+    encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell of the user would stay in a deleted folder, and show no files."""
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path / "out")
+    for folder in (".", tmp_path / "out"):
+        with pytest.raises(OutputError, match="is the current folder, or holds it: name another folder"):
+            export_sentence_transformer(encoder_folders["bert"], folder)
+
+
 @pytest.mark.parametrize("older", [False, True])
 def test_a_failed_check_leaves_everything_as_it_was(
     encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool

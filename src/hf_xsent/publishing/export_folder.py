@@ -32,6 +32,8 @@ def check_export(folder: str | Path) -> None:
 
 def check_replaceable(folder: Path, overwrite: bool) -> None:
     """Raise an error if a folder that an export is to write has files, unless it is an export to overwrite."""
+    if folder.resolve() in (here := Path.cwd(), *here.parents):
+        raise OutputError(f"{folder} is the current folder, or holds it: name another folder")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not overwrite:
             raise OutputError(f"{folder} exists already: choose another folder or replace it with --overwrite")
