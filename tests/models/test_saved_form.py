@@ -117,6 +117,41 @@ def test_a_folder_saved_again_has_no_heads_of_before(encoder_folders: dict[str, 
     assert not (tmp_path / HEADS_FILE).exists()
 
 
+def test_a_model_saved_over_an_export_is_alone_there(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    """The facts of the export have its results, and its ONNX and GGUF files other weights."""
+    folder = export_sentence_transformer(str(encoder_folders["bert"]), tmp_path / "out", verify=False)
+    files = ["onnx/model.onnx", "gguf/model-f16.gguf", "openvino/openvino_model.xml", "runtimes.json"]
+    for name in files:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("of the export", encoding="utf-8")
+    (folder / "notes.txt").write_text("of the user", encoding="utf-8")
+    DapForSentenceEmbedding.from_pretrained(folder).save_pretrained(folder)
+    assert not any((folder / name).exists() for name in [*files, "training.json"])
+    assert (folder / "notes.txt").is_file()
+
+
+def test_who_can_read_the_config_can_read_the_weights(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
+    names = ("config.json", "model.safetensors", HEADS_FILE)
+    assert len({(tmp_path / name).stat().st_mode for name in names}) == 1
+
+
+def test_a_model_saved_over_that_of_sentence_transformers_has_its_own_prompts(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), prompts={"query": "ask: "})
+    model.save_pretrained(tmp_path)
+    opened = SentenceTransformer(str(tmp_path), device="cpu")
+    for _ in range(2):
+        opened.prompts["query"] = "find: "
+        opened.save_pretrained(str(tmp_path))
+        assert DapForSentenceEmbedding.from_pretrained(tmp_path).config.prompts["query"] == "find: "
+    model.save_pretrained(tmp_path, safe_serialization=True)
+    assert DapForSentenceEmbedding.from_pretrained(tmp_path).config.prompts["query"] == "ask: "
+
+
 @pytest.mark.parametrize("name", ["wacse", "the authors' dual-pivot"])
 def test_what_no_plain_encoder_computes_opens_with_this_package_alone(
     encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str], name: str

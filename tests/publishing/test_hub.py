@@ -14,8 +14,8 @@ from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder
 from hf_xsent.errors import OutputError
-from hf_xsent.publishing.export_folder import RUN_FACTS
 from hf_xsent.publishing.hub import plan_upload
+from hf_xsent.runs.run import RUN_FACTS
 from sentence_transformers import SentenceTransformer
 
 # The reader has neither our package nor a token.

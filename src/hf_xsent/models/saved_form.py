@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from hf_xsent.errors import ModelError, shortened
-from hf_xsent.files import write_json
+from hf_xsent.files import remove, write_json
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import SETTINGS, forget_last_call, quiet_loading
 from hf_xsent.models.sentence_transformer_files import write_modules, write_own_module
 from hf_xsent.runs.hub import loading_errors, read_model_file
+from hf_xsent.runs.run import RUN_FACTS, RUN_STATE_FILE
 
 logger = logging.getLogger(__name__)
 
 HEADS_FILE = "heads.safetensors"
+_OF_OTHER_WEIGHTS = ("onnx", "openvino", "gguf", "runtimes.json")  # what an export may have beside its weights
 _TRAINING_ONLY = ("encoder.", "objectives.", "training_mlp.")
 
 
@@ -44,8 +47,12 @@ def save_model(
     """Write a model, with ``heads`` for training; ``encode`` of the saved model truncates embeddings to ``dim``.
 
     ``state`` are the model's weights, gathered from several processes. A model that no plain encoder can express has
-    the same files, but its config.json is of our type, so that only this package opens it.
+    the same files, but its config.json is of our type, so that only this package opens it. If the folder holds an
+    export, its facts and its files of other formats, which are of other weights, are removed.
     """
+    facts = () if (folder / RUN_STATE_FILE).is_file() else (RUN_FACTS,)
+    for name in (*_OF_OTHER_WEIGHTS, *facts):
+        remove(folder / name)
     dtype = dtype or model.encoder.dtype
     state = model.state_dict() if state is None else state
     encoder = {name.removeprefix("encoder."): weight for name, weight in state.items() if name.startswith("encoder.")}
@@ -71,6 +78,8 @@ def save_model(
     else:
         config.copied(encoder_config=model.encoder.config, dim=dim).save_pretrained(folder)
         write_own_module(config, folder, dim)
+    for path in folder.rglob("*.safetensors"):
+        shutil.copymode(folder / "config.json", path)  # safetensors writes files that only their owner can read
 
 
 def read_heads(name_or_path: str, **hub: Any) -> dict[str, Tensor]:

@@ -231,8 +231,8 @@ class SavedModel(PreTrainedModel):
         if is_main_process:
             folder = Path(save_directory)
             folder.mkdir(parents=True, exist_ok=True)
-            if safe_serialization is None:  # SentenceTransformer.save states it, and wrote its settings just before
-                (folder / GENERAL_FILE).unlink(missing_ok=True)
+            if safe_serialization is None or _is_older(folder / GENERAL_FILE, folder / "modules.json"):
+                (folder / GENERAL_FILE).unlink(missing_ok=True)  # else SentenceTransformer.save wrote it just before
             save_model(self, folder, state_dict, heads=self._saves_heads, max_shard_size=max_shard_size)
             if push_to_hub:
                 self.push_to_hub(repo_id or folder.name, **hub)
@@ -283,6 +283,11 @@ class SavedModel(PreTrainedModel):
         except (TypeError, AttributeError, StrictDataclassError) as error:
             wrong = ", ".join(f"{key}={value!r}" for key, value in settings.items())
             raise RecipeError(f"a value has the wrong type among {wrong}: {' '.join(str(error).split())}") from error
+
+
+def _is_older(path: Path, other: Path) -> bool:
+    """Return whether a file was written before another; False if one of them does not exist."""
+    return path.is_file() and other.is_file() and path.stat().st_mtime_ns <= other.stat().st_mtime_ns
 
 
 def _other_languages(name: str, known: Sequence[str]) -> RecipeError:

@@ -12,8 +12,8 @@ from hf_xsent.models.loading import SETTINGS
 from hf_xsent.models.saved_form import HEADS_FILE
 from hf_xsent.models.sentence_transformer_files import read_json, read_modules, stated_settings
 from hf_xsent.publishing.runtimes import SERVED_FILES
+from hf_xsent.runs.run import RUN_FACTS
 
-RUN_FACTS = "training.json"  # the facts of the training of a run, checkpoint or export, and those that publish adds
 RUNTIMES_FILE = "runtimes.json"  # the runtimes in which it was opened
 OF_EXPORTS = [  # in patterns, * is also /
     *("model*.safetensors*", HEADS_FILE, "[0-9]_*/*", "onnx/*", "openvino/*", "gguf/*"),

@@ -13,7 +13,7 @@ from huggingface_hub.errors import HTTPError
 from hf_xsent.errors import OutputError, did_you_mean
 from hf_xsent.files import readable_size
 from hf_xsent.pages.tables import Table
-from hf_xsent.publishing.export_folder import OF_EXPORTS, RUN_FACTS, check_export
+from hf_xsent.publishing.export_folder import OF_EXPORTS, check_export
 from hf_xsent.publishing.model_card import (
     NOT_ON_THE_HUB,
     add_facts,
@@ -26,6 +26,7 @@ from hf_xsent.publishing.model_card import (
 )
 from hf_xsent.publishing.runtimes import OPENVINO, resource
 from hf_xsent.publishing.settings import PublishSettings
+from hf_xsent.runs.run import RUN_FACTS
 from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)

@@ -20,9 +20,10 @@ from hf_xsent.evaluation.report import Report
 from hf_xsent.files import digest, is_local, write_json, write_text
 from hf_xsent.models.sentence_transformer_files import read_json
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
-from hf_xsent.publishing.export_folder import RUN_FACTS, encoding_facts
+from hf_xsent.publishing.export_folder import encoding_facts
 from hf_xsent.publishing.runtimes import resource, runtimes_of, runtimes_table
 from hf_xsent.runs.identity import identify_model
+from hf_xsent.runs.run import RUN_FACTS
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,8 @@ from torch import nn
 
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
-from hf_xsent.publishing.export_folder import RUN_FACTS
 from hf_xsent.runs.origin import Origin
-from hf_xsent.runs.run import Run
+from hf_xsent.runs.run import RUN_FACTS, Run
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
 from hf_xsent.training.retention import identify_retention
