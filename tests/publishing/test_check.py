@@ -82,15 +82,30 @@ def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
 
 def test_a_mix_of_layers_is_not_opened_where_only_the_last_layer_is_pooled() -> None:
     mix = {"pooling": "mean of layers", "linear_map": False}
-    assert not any(runtime.pools for runtime in runtimes.runtimes_of(mix))
+    assert not any(runtime.poolings for runtime in runtimes.runtimes_of(mix))
     assert runtimes.runtimes_of(mix | {"pooling": "mean"}) == [*RUNTIMES]
+
+
+def test_the_maximum_over_the_tokens_is_opened_where_it_is_computed() -> None:
+    titles = [runtime.title for runtime in runtimes.runtimes_of({"pooling": "max", "linear_map": False})]
+    assert titles == [
+        *(
+            "sentence-transformers",
+            "transformers",
+            "ONNX Runtime",
+            "OpenVINO",
+            "LangChain",
+            "transformers.js",
+            "Infinity",
+        )
+    ]
 
 
 @pytest.mark.parametrize("snippet", ["llama_server.sh", "text_embeddings_inference.sh"])
 def test_a_prompt_with_quotes_and_line_ends_is_json_in_the_shell(snippet: str) -> None:
     runtime = next(runtime for runtime in RUNTIMES if runtime.snippet == snippet)
     prompt = 'Represent the user\'s "query":\nText: '
-    facts = {"prompt": prompt, "pooling": "mean", "max_length": 64, "normalize": True}
+    facts = {"prompt": prompt, "pooling": "mean", "max_length": 64, "normalize": True, "truncated": False}
     code = runtime.code(facts, next(iter(runtime.files)), "exported", "org/mine")
     bodies = [json.loads(word) for line in code.splitlines() for word in shlex.split(line) if word[0] == "{"]
     assert bodies

@@ -243,6 +243,7 @@ def test_a_card_states_truncated_dimensions(trained: Path) -> None:
     write_json(path, json.loads(path.read_text("utf-8")) | {"truncate_dim": 16})
     card = _card(trained)
     assert "(16 dimensions)" in card and "then truncated to 16 dimensions" in card
+    assert "\n# embeddings have all dimensions: take the first 16 values\ndocker run" in card
 
 
 def test_a_card_states_prompts_that_were_written_into_the_export(trained: Path) -> None:

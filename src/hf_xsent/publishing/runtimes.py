@@ -25,8 +25,8 @@ class Runtime:
     """A runtime: its code in ``snippets/``, the files that it opens, with their precision, and the package it needs.
 
     ``token_ids`` is code in the names of the snippet, which returns the token ids of ``sentences``. A runtime without
-    it is not checked. ``pools``: it pools and normalizes hidden states itself, so that a linear layer between the two
-    is lost.
+    it is not checked. ``poolings`` are those of a runtime that pools and normalizes hidden states itself, so that a
+    linear layer between the two is lost; others take what the export computes.
     """
 
     title: str
@@ -34,7 +34,7 @@ class Runtime:
     files: Mapping[str, str]
     package: str = ""
     token_ids: str = ""
-    pools: bool = False
+    poolings: tuple[str, ...] = ()
 
     @property
     def language(self) -> str:
@@ -70,7 +70,7 @@ RUNTIMES = (  # the first is the reference of the others
         _WEIGHTS,
         "transformers",
         '[tokenizer(prompt + sentence, truncation=True)["input_ids"] for sentence in sentences]',
-        pools=True,
+        poolings=("cls", "mean", "max"),
     ),
     Runtime("ONNX Runtime", "onnxruntime.py", _ONNX, "onnxruntime", f"[{_ENCODE}.ids for sentence in sentences]"),
     Runtime("OpenVINO", "openvino.py", {OPENVINO: "float32"}, "openvino", f"[{_ENCODE}.ids for sentence in sentences]"),
@@ -80,7 +80,7 @@ RUNTIMES = (  # the first is the reference of the others
         _ONNX,
         "fastembed",
         "[model.model.tokenize([prompt + sentence])[0].ids for sentence in sentences]",
-        pools=True,
+        poolings=("cls", "mean"),
     ),
     Runtime(
         "LangChain",
@@ -102,11 +102,11 @@ RUNTIMES = (  # the first is the reference of the others
         _GGUF,
         "node-llama-cpp",
         "sentences.map((sentence) => tokenize(prompt + sentence))",
-        pools=True,
+        poolings=("cls", "mean"),
     ),
-    Runtime("llama.cpp (llama-server), Ollama", "llama_server.sh", _GGUF, pools=True),
-    Runtime("text-embeddings-inference", "text_embeddings_inference.sh", _WEIGHTS, pools=True),
-    Runtime("vLLM", "vllm.py", _WEIGHTS, pools=True),
+    Runtime("llama.cpp (llama-server), Ollama", "llama_server.sh", _GGUF, poolings=("cls", "mean")),
+    Runtime("text-embeddings-inference", "text_embeddings_inference.sh", _WEIGHTS, poolings=("cls", "mean")),
+    Runtime("vLLM", "vllm.py", _WEIGHTS, poolings=("cls", "mean")),
     Runtime("Infinity", "infinity.py", _WEIGHTS),
 )
 SERVED_FILES = (ONNX, ONNX_INT8, OPENVINO, *_GGUF)  # beside the weights
@@ -114,8 +114,8 @@ SERVED_FILES = (ONNX, ONNX_INT8, OPENVINO, *_GGUF)  # beside the weights
 
 def runtimes_of(facts: Mapping[str, Any]) -> list[Runtime]:
     """Return the runtimes that compute the embeddings of an export, from the facts of ``encoding_facts``."""
-    known = facts["pooling"] in ("cls", "mean", "max") and not facts["linear_map"]
-    return [runtime for runtime in RUNTIMES if known or not runtime.pools]
+    pooling = None if facts["linear_map"] else facts["pooling"]
+    return [runtime for runtime in RUNTIMES if not runtime.poolings or pooling in runtime.poolings]
 
 
 def runtimes_table(opened: Sequence[Mapping[str, Any]]) -> Table:
