@@ -153,7 +153,8 @@ def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monke
     ("settings", "reason"),
     [
         ({"bf16": "always"}, "bf16 takes true, false or auto, not 'always'"),
-        ({"auto_find_batch_size": True}, "^auto_find_batch_size changes the batch"),
+        ({"auto_find_batch_size": True}, "and so the results: lower per_device_train_batch_size"),
+        ({"train_sampling_strategy": "sequential"}, "^train_sampling_strategy is not supported: drop it"),
         ({"torch_compile": True}, "^torch_compile would compile the step again"),
         ({"resume_from_checkpoint": "runs/a"}, "of the arguments has no effect: give (--)?resume, which"),
         ({"learning_rate": -1.0}, "learning_rate -1.0 is not at least 0"),

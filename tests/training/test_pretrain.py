@@ -142,7 +142,7 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
     [
         ({"model": None}, RecipeError, "no starting encoder: give --model"),
         ({"data": None}, RecipeError, "no bitext to train on: give --data"),
-        ({"output_dir": None}, RecipeError, "no output folder: give --output"),
+        ({"output_dir": None}, RecipeError, "no output folder: give --output_dir"),
         ({"data": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"dev": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"columns": ["0"]}, RecipeError, "columns takes two names or numbers"),
@@ -156,7 +156,7 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
         (
             {"objectives": {"distillation": 1}},
             RecipeError,
-            "an objective needs a teacher model: give --teacher",
+            "objectives.distillation.teacher is missing: set it to a Hub id",
         ),
         (
             {"objectives": {"distillation": {"teacher": "{folder}/nowhere"}}},

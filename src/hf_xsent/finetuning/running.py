@@ -35,7 +35,7 @@ def check_settings(settings: FineTuningArguments) -> None:
     if settings.model is None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
     if settings.output_dir in (None, "trainer_output"):
-        raise RecipeError("no output folder: give --output, a folder for this run")
+        raise RecipeError("no output folder: give --output_dir, a folder for this run")
     if settings.dev and not settings.train:
         raise RecipeError("dev has no effect without training data: give --train en=…, or drop --dev")
     if settings.load_best_model_at_end and not settings.dev:

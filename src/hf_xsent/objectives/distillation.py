@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: F401 - for the docstring's computation
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.base import SIDES, Needs, SentenceObjective
 from hf_xsent.objectives.pairs import SentencePairs
 from hf_xsent.objectives.settings import ObjectiveSettings
@@ -47,6 +48,13 @@ class Distillation(SentenceObjective):
 
     Settings: ClassVar[Any] = DistillationSettings
     needs = Needs(embeddings=SIDES, teacher=frozenset(("target",)))
+
+    @classmethod
+    def teacher(cls, settings: Any) -> str | None:
+        """Return the teacher that the settings name."""
+        if settings.teacher is None:
+            raise RecipeError("objectives.distillation.teacher is missing: set it to a Hub id or a folder")
+        return str(settings.teacher)
 
     def taught(self, teacher: Mapping[str, Tensor]) -> Tensor:
         """Return the N embeddings to match, from the teacher's by side."""

@@ -27,7 +27,9 @@ _IN_BATCH = {"translation_ranking", "matryoshka", "triplet_ranking"}  # objectiv
 # that the second place of the combination has. What transformers, accelerate or torch refuse themselves is not listed.
 CONFLICTS: dict[tuple[str, ...], str] = {
     # Fields of TrainingArguments of which only the default works
-    ("auto_find_batch_size",): "{0} changes the batch, and so the negatives: use pairs_per_chunk, for less memory",
+    ("auto_find_batch_size",): (
+        "{0} changes the batch, and so the results: lower per_device_train_batch_size (pretrain: set pairs_per_chunk)"
+    ),
     ("label_smoothing_factor",): "{0} has no effect, because no loss here smooths its labels: drop it",
     ("neftune_noise_alpha",): "{0} scales its noise by the tokens of a row, which has all sentences here: use dropout",
     ("resume_from_checkpoint",): (
@@ -38,8 +40,7 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "{0} would compile the step again for every new batch length: drop it"
     ),
     ("train_sampling_strategy",): (
-        "train_sampling_strategy has no effect, since languages are sampled in proportion to size^alpha: set alpha or "
-        "one_language_batches instead"
+        "{0} is not supported: drop it; pretrain samples languages by alpha and one_language_batches"
     ),
     ("use_liger_kernel|liger_kernel_config",): "{0} has no effect, since these encoders have no Liger kernel: drop it",
     # Launchers
@@ -61,11 +62,11 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ("no steps",): "max_steps 0 and num_train_epochs 0 train nothing: give at least one step, or -1 and epochs",
     # Dev pairs
     ("share_of_start auto", "no dev pairs"): (
-        "share_of_start auto compares dev accuracy: give --dev, or --dev_pairs above 0"
+        "share_of_start auto compares dev accuracy: give --dev (AlignmentTrainer: eval_dataset)"
     ),
     ("share_of_start auto|largest_drop", "no retention"): "{0} compares scores within languages: give --retention",
     ("early_stopping_patience|this lr_scheduler_type", "no measurements|no dev pairs"): (
-        "{0} needs dev measurements: give --dev, or --dev_pairs above 0, and eval_strategy steps or epoch"
+        "{0} needs dev measurements: give --dev (AlignmentTrainer: eval_dataset), and eval_strategy steps or epoch"
     ),
     ("dev", UNUSED_DEV): "eval_strategy no measures no dev pairs: drop --dev, or set eval_strategy to steps or epoch",
     # Objectives and weights of the model

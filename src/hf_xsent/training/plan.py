@@ -45,7 +45,7 @@ class Plan:
             raise RecipeError("no starting encoder: give --model, a Hub id such as xlm-roberta-base or a folder")
         check_bitext(recipe.data)
         if training.output_dir in (None, "trainer_output"):
-            raise RecipeError("no output folder: give --output, a folder for this run")
+            raise RecipeError("no output folder: give --output_dir, a folder for this run")
         flags = recipe.run
         run = Run(str(training.output_dir), flags.resume, flags.resume_with_changes, flags.overwrite, start=encoder)
         if training.should_save and not flags.dry_run:
