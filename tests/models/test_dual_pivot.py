@@ -62,6 +62,8 @@ def test_other_methods_do_not_start_from_a_mix_of_layers(encoder_folders: dict[s
     DualPivotForPreTraining.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
     with pytest.raises(RecipeError, match="dual pivot's mix of the layers of a frozen encoder: start from the encoder"):
         SentenceEncoderForPreTraining.from_backbone(str(tmp_path))
+    with pytest.raises(ModelError, match="open it with AutoModelForPreTraining$"):
+        SentenceEncoderForPreTraining.from_pretrained(str(tmp_path))
 
 
 def test_layer_scores_are_loaded_for_the_same_layers_only(encoder_folders: dict[str, Path], tmp_path: Path) -> None:

@@ -248,3 +248,12 @@ def test_setting_names_are_neither_transformers_own_nor_derived() -> None:
     names = AlignmentConfig.setting_names()
     assert {"pooling", "training_mlp", "objectives"} <= set(names)
     assert not {"encoder_config", "mask_token_id", "dtype", "architectures", "id2label"} & set(names)
+
+
+def test_the_error_for_attention_weights_says_how_to_get_them(encoder_folders: dict[str, Path]) -> None:
+    folder = encoder_folders["bert"]
+    batch = _batch(folder, ["Nous mangeons du pain."])
+    model = DapForSentenceEmbedding.from_pretrained(folder, attn_implementation="eager")
+    with pytest.raises(ModelError, match="open the model with attn_implementation='eager', and call model.encoder"):
+        model(**batch, output_attentions=True)
+    assert len(model.encoder(**batch, output_attentions=True).attentions) == 3

@@ -127,9 +127,10 @@ class SavedModel(PreTrainedModel):
         method, of_run = cls.config_class.model_type, cls.trains and "objectives" in stated
         theirs = stated.get("model_type", method)
         if theirs == "dual-pivot" != method or (of_run and theirs != method != "alignment"):
+            other = "" if theirs == "dual-pivot" else f", or start from it by {cls.__name__}.from_backbone"
             raise ModelError(
                 f"{name!r} is a model of the method {theirs}, not of {method}: open it with "
-                f"AutoModelForPreTraining, or start from it by {cls.__name__}.from_backbone"
+                f"AutoModelForPreTraining{other}"
             )
         names = cls.config_class.saved_names()
         for key in [key for key in settings if key not in names and hasattr(encoder_config, key)]:

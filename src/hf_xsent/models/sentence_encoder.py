@@ -128,7 +128,8 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         """Return hidden states and sentence embeddings of a padded batch."""
         if output_attentions:
             raise ModelError(
-                "packed sentences have no attention weights: call model.encoder with output_attentions=True"
+                "packed sentences have no attention weights: open the model with attn_implementation='eager', and call "
+                "model.encoder with output_attentions=True"
             )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         packed, states = pack([input_ids], [mask]), None
