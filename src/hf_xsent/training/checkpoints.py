@@ -216,7 +216,8 @@ class SavingTrainer(HubTrainer):
             self._rotate_checkpoints(self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
         if self._stop.requested:
-            self._raise_stopped("continue with --resume (of an AlignmentTrainer: train(resume_from_checkpoint=True))")
+            resume = "continue with --resume (of an AlignmentTrainer: train(resume_from_checkpoint=True))"
+            self._raise_stopped("save_only_model saved no state to resume" if self.args.save_only_model else resume)
 
     def _remove_checkpoint_of_signal(self) -> None:
         """Delete the checkpoint from which the run resumed, if an uninterrupted run has none at its step."""
