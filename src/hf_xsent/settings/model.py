@@ -25,7 +25,8 @@ class EncoderSettings:
     pooling: str | None = pooling_setting(None)
     normalize: bool | None = setting(
         None,
-        "Scale sentence embeddings to length 1. (default: as the starting model does; false for a plain encoder)",
+        "Scale sentence embeddings to length 1. (default: as the starting model does; false for a plain encoder, true "
+        "for dual pivot)",
     )
     max_length: int = setting(
         128, "Truncate sentences to this many tokens: 32 trains fastest, 128 truncates few sentences.", at_least=2
@@ -95,23 +96,23 @@ class ExtractionSettings:
     layer_mix: bool = setting(True, "Dual pivot: train the weights of the mix; false averages the layers.")
     linear_map: bool = setting(True, "Dual pivot: train the linear map that follows the mix.")
     layer_norm: bool | None = setting(
-        None, "Dual pivot: train a layer norm of each token's mix; it needs layer_mix. The variant authors has it."
+        None, "Dual pivot: train a layer norm of each token's mix; it needs layer_mix. (default: the variant's)"
     )
     map_bias: bool | None = setting(
         None,
-        "Dual pivot: train biases of the linear map, of the cycle's maps F and G, and of the critic, as the "
-        "variant authors does.",
+        "Dual pivot: train biases of the linear map, of the cycle's maps F and G, and of the critic. (default: the "
+        "variant's)",
     )
     map_start: str | None = setting(
         None,
-        "Dual pivot: start of the linear map: identity (variant paper), or random as torch does (variant authors). "
-        "F, G and the critic always start at random.",
+        "Dual pivot: start of the linear map: identity, or random as torch does (default: the variant's). F, G and the "
+        "critic always start at random.",
         choices=("identity", "random"),
     )
     paired_rows: bool | None = setting(
         None,
-        "Dual pivot, objectives that need no pairs: keep the two sides of each bitext row together, as the variant "
-        "authors does; false shuffles the two sides independently.",
+        "Dual pivot, objectives that need no pairs: keep the two sides of each bitext row together; false shuffles the "
+        "two sides independently. (default: the variant's)",
     )
 
 

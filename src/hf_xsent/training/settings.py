@@ -178,7 +178,10 @@ class TrainingSettings(CommonTrainingSettings):
         "Dev metric that decides which checkpoint is best: accuracy, or beside (in a pool with the query's language).",
     )
     save_total_limit: int | None = setting(
-        2, "Keep at most this many checkpoints, the best and the latest included; null: all.", at_least=1, results=False
+        2,
+        "Keep at most this many checkpoints, but always the best and the latest; null: all.",
+        at_least=1,
+        results=False,
     )
     one_language_batches: bool = setting(False, "Fill each batch, over all processes, with pairs of one language.")
     pairs_per_chunk: int | None = setting(
