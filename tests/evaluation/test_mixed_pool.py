@@ -62,6 +62,12 @@ def test_blocks_of_queries_give_the_same(vectors: np.ndarray, monkeypatch: pytes
     np.testing.assert_array_equal(mixed_pool(vectors, 1), expected)
 
 
+def test_rounding_decides_no_ties() -> None:
+    german, english = [[1, 0], [0.8, 0.6]], [[0.8, 0.6], [0.8 - 1e-7, 0.6]]  # the English lines are one sentence
+    alone, beside, *_, last = mixed_pool(unit(np.array([*german, *english])).reshape(2, 2, 2), 0)[0]
+    assert (alone, beside, last) == (0, 0, 1)
+
+
 def _task(vectors: np.ndarray) -> tuple[MixedPoolTask, dict[str, np.ndarray]]:
     known = {f"{language} {line}": vectors[language, line] for language in range(LANGUAGES) for line in range(LINES)}
     names = [list(known)[language * LINES : (language + 1) * LINES] for language in range(LANGUAGES)]

@@ -96,6 +96,13 @@ def test_copies_of_pairs_and_sentences_change_no_figure_of_the_others(tmp_path: 
     assert often == once and 0 < once.languages["de"]["margin"] < once.languages["de"]["mean_5"] < 100
 
 
+def test_pairs_in_both_directions_are_measured_as_in_one(tmp_path: Path) -> None:
+    lines = [(f"Hund {number}", f"dog {number}") for number in range(40)]
+    both = [*lines, *((target, source) for source, target in lines)]
+    one, two = (PairsTask.load({"de": data}, cache_dir=tmp_path).score(_encode) for data in (lines, both))
+    assert two == one and one.languages["de"]["beside"] > 0
+
+
 def test_dev_pairs_are_measured_as_own_pairs_are(tmp_path: Path) -> None:
     lines = [
         *((f"Hund {n}", f"dog {n}") for n in range(40)),

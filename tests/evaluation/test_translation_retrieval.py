@@ -124,7 +124,7 @@ def test_it_is_what_the_whole_matrix_gives(count: int) -> None:
 
 
 def test_every_language_is_measured_apart() -> None:
-    pairs = {"de": (["abc", "dd"], ["abc", "dd"]), "fr": (["abc", "dd"], ["dd", "abc"])}
+    pairs = {"de": (["abc", "dd"], ["abc", "dd"]), "fr": (["abc", "dd"], ["dd", "ab"])}
     results = retrieval_by_language(_Letters(), pairs)
     assert list(results) == ["de", "fr"]
     assert [results[code]["forward"] for code in results] == [100.0, 0.0]

@@ -15,7 +15,7 @@ import numpy as np
 
 from hf_xsent.evaluation.parallel import FOLDERS, ParallelTask
 from hf_xsent.evaluation.task import Encode, Scores
-from hf_xsent.evaluation.translation_retrieval import unit
+from hf_xsent.evaluation.translation_retrieval import ROUNDING, unit
 
 _NUMBERS_AT_ONCE = 1 << 24
 
@@ -88,14 +88,14 @@ def mixed_pool(vectors: np.ndarray, language: int) -> np.ndarray:
         own = scores[:, language].max(1)
         masked = scores[:, others]
         masked[rows, :, numbers] = -np.inf
-        alone = translations > masked.max(2)
-        last = translations.min(1)
+        alone = translations > masked.max(2) + ROUNDING
+        last = translations.min(1) + ROUNDING
         wrong = (masked > last[:, None, None]).sum((1, 2)) + (scores[:, language] > last[:, None]).sum(1)
         in_own = nearest // lines == language
         results[numbers] = np.stack(
             [
                 alone.mean(1),
-                (alone & (translations > own[:, None])).mean(1),
+                (alone & (translations > own[:, None] + ROUNDING)).mean(1),
                 ((nearest % lines == numbers[:, None]) & ~in_own).mean(1),
                 in_own.mean(1),
                 relevant + wrong,

@@ -14,14 +14,13 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores
-from hf_xsent.evaluation.translation_retrieval import pair_hits, unit
+from hf_xsent.evaluation.translation_retrieval import ROUNDING, pair_hits, unit
 from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.models.text_encoder import SupportsEncode
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_ROUNDING = 1e-6  # of a cosine in float32
 _MOST_NEIGHBOURS = 100
 _LARGEST_POOL = 50_000  # sentences, among which the search takes less than a minute of a core
 
@@ -125,13 +124,16 @@ def hits_in_pool(vectors: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     for row, (pair, excluded) in enumerate(zip(pairs.tolist(), paired, strict=True)):
         for side, query in enumerate(pair):
             others = cosines[query][~np.isin(indices[query], [*excluded])]
-            hits[row, side] = of_pairs[row] > (others if len(others) else cosines[query])[0] + _ROUNDING
+            hits[row, side] = of_pairs[row] > (others if len(others) else cosines[query])[0] + ROUNDING
     return hits
 
 
 def _different(language: str, sources: Sequence[str], targets: Sequence[str]) -> PairSet:
-    """Return each pair once."""
-    return PairSet(language, *map(list, zip(*dict.fromkeys(zip(sources, targets, strict=True)), strict=True)))
+    """Return each pair once, also if it is repeated in the other direction: else a query would find itself."""
+    pairs: dict[frozenset[str], tuple[str, str]] = {}
+    for pair in zip(sources, targets, strict=True):
+        pairs.setdefault(frozenset(pair), pair)
+    return PairSet(language, *map(list, zip(*pairs.values(), strict=True)))
 
 
 def _hits(test_set: PairSet, *encoders: Encode) -> np.ndarray:

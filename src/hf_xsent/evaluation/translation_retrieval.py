@@ -17,6 +17,7 @@ from hf_xsent.mining.neighbours import nearest_both_ways, nearest_one_way
 from hf_xsent.mining.top_k import Neighbours
 
 NEAREST, MARGIN_K = 5, 4
+ROUNDING = 1e-6  # of a cosine in float32
 PROTOCOL = (
     "accuracy@1 by cosine, no margin; a query is correct if its nearest sentence has the same line number; "
     "ties go to the first line"
