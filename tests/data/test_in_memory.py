@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas
 import polars
 import pytest
@@ -129,6 +130,14 @@ def test_pairs_of_several_languages_are_not_given_as_one(load: Any) -> None:
     with pytest.raises(DataError, match="the pairs of de have the languages de and fr: give them without de"):
         load({"de": records})
     assert load({"und": records}).languages == {"und": 2} and load(records).languages == {"de": 1, "fr": 1}
+
+
+def test_negatives_may_be_arrays_as_pandas_reads_them(load: Any) -> None:
+    record = {"source": "ein Hund", "target": "a dog"}
+    read = load([record | {"target_negatives": np.array(["a cat", "a fox"], dtype=object)}])
+    assert read[0]["target_negatives"] == ["a cat", "a fox"]
+    with pytest.raises(DataError, match="target_negatives is not a list of sentences"):
+        load([record | {"target_negatives": {"a cat"}}])
 
 
 def test_languages_may_be_class_labels(load: Any) -> None:

@@ -80,9 +80,9 @@ def _final(path: Path, folder: Path) -> Path:
     return final
 
 
-def _described(value: Any) -> list[str]:
-    """Replace a value that JSON lacks, such as a date, by one that is not text."""
-    return [f"{type(value).__name__} {value}"]
+def _described(value: Any) -> Any:
+    """Return an array as a list; replace another value that JSON lacks, such as a date, by neither text nor texts."""
+    return value.tolist() if hasattr(value, "tolist") else [[f"{type(value).__name__} {value}"]]
 
 
 def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
