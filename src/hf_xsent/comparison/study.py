@@ -256,5 +256,6 @@ def _warn_of_measured_pairs(method: str, train: Bitext | TextSides, tasks: Itera
     for task in tasks:
         if count := train.count_pairs_among({text for _, text in task.inputs()}):
             logger.warning(
-                "methods.%s trains on %d pairs of %s, which tasks.%s measures: set settings: {rules: {exclude: FILES}}", method, count, task.data, task.name
-            )  # fmt: skip
+                "methods.%s trains on %d pairs of %s, which tasks.%s measures: set settings: {rules: {exclude: FILES}}",
+                *(method, count, task.data, task.name),
+            )
