@@ -55,7 +55,10 @@ STAND_INS = {
     ),
     "--max_length 192 --output": "--max_length 24 --output",
     'budget={"steps": 200}': 'budget={"steps": 1}',
-    '"rules": {"exclude": "gold.tsv"}': '"dev_pairs": 0, "clean": False, "use_cpu": True',
+    '"rules": {"exclude": "gold.tsv"}': (
+        '"rules": {"exclude": "few.tsv"}, "dev_pairs": 0, "clean": False, "use_cpu": True'
+    ),
+    "--rules.exclude gold.tsv": "--rules.exclude few.tsv",
     "max_steps=1000, per_device_train_batch_size=64": "max_steps=2, per_device_train_batch_size=4",
     "max_steps=1000": "max_steps=2",
     "--max_steps 40 --per_device_train_batch_size 32": (
@@ -111,6 +114,7 @@ def prepared(
     table = "".join(f"{source}\t{target}\n" for source, target in pairs)
     for name in ("pairs.tsv", "crawled.tsv", "gold.tsv"):
         Path(name).write_text(table, "utf-8")
+    Path("few.tsv").write_text("".join(table.splitlines(keepends=True)[:2]), "utf-8")
     Path("faq.tsv").write_text(f"question\tanswer\n{table}", "utf-8")
     with gzip.open("pairs.de-en.tsv.gz", "wt", encoding="utf-8") as file:
         file.write(table)
