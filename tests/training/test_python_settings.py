@@ -44,6 +44,12 @@ def test_pretrain_takes_no_value_by_position_but_a_recipe() -> None:
         pretrain("mixed-small", "xlm-roberta-base")
     with pytest.raises(RecipeError, match="recipe takes a path or a name, not {'model': 'm'}: give values by"):
         pretrain({"model": "m"})
+    with pytest.raises(RecipeError, match="recipe is stated twice, by position and by name"):
+        pretrain("mixed-small", recipe="mixed-small")
+    with pytest.raises(RecipeError, match="recipe is stated twice, by position and by name"):
+        evaluate("m", "recipe.yaml", recipe="mixed-small")
+    with pytest.raises(RecipeError, match="no recipe recipe.yaml"):
+        evaluate("m", "tatoeba=d", "recipe.yaml")
 
 
 def test_help_shows_what_a_function_takes() -> None:

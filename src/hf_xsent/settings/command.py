@@ -69,7 +69,7 @@ class Command(Generic[Settings, Result]):
             return self.function(values[0])
         names = self._positional
         if "recipe" not in names and values and is_recipe(values[-1], len(values) > len(names)):
-            values, settings = values[:-1], settings | {"recipe": values[-1]}  # the last, as on the command line
+            names = [*names[: len(values) - 1], "recipe"]  # the last, as on the command line
         if len(values) > len(names):
             raise RecipeError(f"{self.function.__name__} takes only {', '.join(names)} by position: name the others")
         by_position = dict(zip(names, values, strict=False))
