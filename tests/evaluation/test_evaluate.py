@@ -234,7 +234,7 @@ def test_results_of_a_model_that_was_trained_again_are_replaced(
 def test_a_file_of_something_else_is_left_alone(start: Start, encoded: _Encoded, tmp_path: Path):
     for text in ('{"mine": 1}', "no json", '{"runs": [1]}'):
         (tmp_path / "file.json").write_text(text)
-        with pytest.raises(OutputError, match="holds no results of this command"):
+        with pytest.raises(OutputError, match="holds no results of hf-xsent evaluate"):
             start(tmp_path / "file.json")
         assert (tmp_path / "file.json").read_text() == text
     with pytest.raises(OutputError, match="cannot be written"):

@@ -27,7 +27,7 @@ from hf_xsent.files import write_json
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
 from hf_xsent.publishing.export_folder import encoding_facts
 from hf_xsent.publishing.hub import check_card, plan_upload
-from hf_xsent.publishing.model_card import _method, facts_of_run, render_card
+from hf_xsent.publishing.model_card import _method, add_facts, facts_of_run, render_card
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.origin import Origin
 
@@ -437,7 +437,7 @@ def test_files_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
         facts_of_run(tmp_path)
     for content in ("{", "{}", '{"runs": [{"task": "tatoeba"}]}'):
         (tmp_path / "results.json").write_text(content, "utf-8")
-        with pytest.raises(OutputError, match="holds no results of this command"):
+        with pytest.raises(OutputError, match="holds no results of hf-xsent evaluate"):
             read_results([tmp_path / "results.json"], {"fingerprint"})
 
 
@@ -532,8 +532,34 @@ def test_an_export_of_an_export_keeps_what_users_state_and_results_of_the_same_e
 
 
 def test_a_repository_without_an_owner_is_refused(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["publish", str(exported), "mine", "--dry_run"]) == 2
-    assert "'mine' is not ORG/NAME" in capsys.readouterr().err
+    for name in ("mine", "./published", "org/my model", "org/", "a/b/c"):
+        assert main(["publish", str(exported), name, "--dry_run"]) == 2
+        assert f"'{name}' is not ORG/NAME" in capsys.readouterr().err
+    assert main(["publish", str(exported), "--dry_run"]) == 2
+    assert "repository is missing: give REPOSITORY" in capsys.readouterr().err
+    assert main(["publish", str(exported), "org/mine", "--dry_run", "--datasets", "pairs.tsv"]) == 2
+    assert "datasets 'pairs.tsv' is not ORG/NAME" in capsys.readouterr().err
+
+
+def test_a_stated_fact_is_cleared_by_an_empty_list(exported: Path) -> None:
+    facts: dict[str, Any] = {"license": "mit", "base_model": "org/start", "dry_run": True}
+    publish(exported, "org/mine", datasets=["org/data"], **facts)
+    assert "org/data" in (exported / "README.md").read_text("utf-8")
+    published = publish(exported, "org/mine", datasets=[], **facts)
+    assert "org/data" not in (exported / "README.md").read_text("utf-8")
+    assert f"the card is {exported / 'README.md'}" in str(published)
+
+
+def test_results_of_other_dimensions_are_not_those_of_the_export(
+    exported: Path, tmp_path: Path, pairs: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    results, part = tmp_path / "results.json", tmp_path / "part"
+    evaluate(str(exported), pairs={"de": pairs}, max_length=6, output=str(results))
+    export_sentence_transformer(exported, part, dim=8, verify=False)
+    with pytest.raises(DataError, match=r"has results with \d+ dimensions, but this model has 8: evaluate the folder"):
+        add_facts(part, [results], {})
+    assert len(add_facts(exported, [results], {})["results"]) == 1
+    assert "results were measured with 6 tokens of a text" in caplog.text
 
 
 @pytest.mark.parametrize("path", [one for one in CARDS if one.stem not in TRAINED], ids=lambda path: path.stem)

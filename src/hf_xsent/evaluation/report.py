@@ -275,7 +275,9 @@ def read_reports(path: str | Path) -> list[Report]:
         runs = json.loads(Path(path).read_text(encoding="utf-8"))["runs"]
         return [Report(**run) for run in runs]
     except (ValueError, TypeError, KeyError) as error:
-        raise OutputError(f"{path} exists and holds no results of this command: choose another file") from error
+        raise OutputError(
+            f"{path} holds no results of hf-xsent evaluate, which its --output has: name another file"
+        ) from error
 
 
 @cache

@@ -37,8 +37,13 @@ class EvaluationTable:
     result: EvalResult | None = None
 
 
-def read_results(paths: Iterable[str | Path], fingerprints: Collection[str]) -> list[Report]:
-    """Read the results of a model with one of these fingerprints, without its name: a run and its export have two."""
+def read_results(
+    paths: Iterable[str | Path], fingerprints: Collection[str], dimensions: int | None = None
+) -> list[Report]:
+    """Read the results of a model with one of these fingerprints, without its name: a run and its export have two.
+
+    ``dimensions`` are those of its embeddings: results with others, such as those of the run, are not the model's.
+    """
     reports = []
     for path in paths:
         named = read_reports(path)
@@ -52,6 +57,13 @@ def read_results(paths: Iterable[str | Path], fingerprints: Collection[str]) -> 
                 f"{path} has results of {others}, not of this model: evaluate the folder that you publish, or the one "
                 "that it was exported from"
             )
+        measured = {report.settings.get("dim", dimensions): None for report in of_model}
+        if dimensions is not None and dimensions not in measured:
+            raise DataError(
+                f"{path} has results with {' and '.join(map(str, measured))} dimensions, but this model has "
+                f"{dimensions}: evaluate the folder that you publish"
+            )
+        of_model = [report for report in of_model if dimensions in (None, report.settings.get("dim", dimensions))]
         for report in sorted(of_model, key=lambda report: bool(report.differences)):
             settings = {name: value for name, value in report.settings.items() if name != "model"}
             reports.append(replace(report, settings=settings))
@@ -105,7 +117,7 @@ def _with_start(table: Table, report: Report, start: str) -> Table:
         difference = Difference(*report.differences[name][metric])
         rows.append([*row, metrics[metric] - difference.value, str(difference)])
     heading = f"{TASKS[report.task].headings[metric]}: {'before training' if compared == start else compared}"
-    return Table([*table.header, heading, "difference (95% interval)"], rows)
+    return Table([*table.header, heading, "difference (95% interval over test items)"], rows)
 
 
 def _result(report: Report, measured: str) -> EvalResult:

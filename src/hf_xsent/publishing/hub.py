@@ -25,7 +25,7 @@ from hf_xsent.publishing.model_card import (
     write_card,
 )
 from hf_xsent.publishing.runtimes import OPENVINO, resource
-from hf_xsent.publishing.settings import PublishSettings
+from hf_xsent.publishing.settings import HUB_ID, PublishSettings
 from hf_xsent.runs.run import RUN_FACTS
 from hf_xsent.settings.command import command
 
@@ -33,7 +33,6 @@ logger = logging.getLogger(__name__)
 
 _REQUIRED = ("config.json", "tokenizer.json", "model*.safetensors", RUN_FACTS)  # a copy by SentenceTransformer lacks it
 _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"}
-_REPOSITORY = r"[\w-][\w.-]*/[\w.-]+"
 _NOT_UPLOADED = {".git", ".cache"}  # folders of git and of downloads, which huggingface_hub skips
 _CARD_FIELDS = {  # what a card must state, and the flag with which publish writes it
     "license": "--license apache-2.0",
@@ -48,11 +47,13 @@ class Published:
 
     files: dict[str, int]
     address: str | None
+    card: Path
 
     def __str__(self) -> str:
         sizes = {**self.files, f"{len(self.files)} files": sum(self.files.values())}
         table = Table(["file", "size"], [[name, readable_size(size)] for name, size in sizes.items()])
-        return f"{table}\n{'dry run: nothing was uploaded' if self.address is None else f'published: {self.address}'}"
+        dry_run = f"dry run: nothing was uploaded; the card is {self.card}"
+        return f"{table}\n{dry_run if self.address is None else f'published: {self.address}'}"
 
 
 @command(PublishSettings)
@@ -77,13 +78,13 @@ def publish(settings: PublishSettings) -> Published:
         card = compose_card(settings.folder, facts, settings.repository)
         check_card(card, path)
         write_card(settings.folder, facts, card)
-    elif any(stated.values()) or settings.results:
+    elif any(value is not None for value in stated.values()) or settings.results:
         raise OutputError(
             f"{path} was edited, or is not from this command, and is not changed: edit it, or move it away, publish "
             "again, and copy your text into the new card"
         )
     sizes = plan_upload(settings.folder)
-    return Published(sizes, None if settings.dry_run else _upload(settings))
+    return Published(sizes, None if settings.dry_run else _upload(settings), path)
 
 
 def _check_files(folder: str | Path) -> None:
@@ -124,7 +125,7 @@ def check_card(text: str, path: Path) -> None:
         if (name := hub_language(str(code))) != code and not re.fullmatch("[a-z]{2,3}", str(code)):
             raise OutputError(f"{path}: the Hub has no language {code!r}: write {name}")
     for name in listed(fields.get("base_model")):
-        if not re.fullmatch(_REPOSITORY, str(name)):
+        if not re.fullmatch(HUB_ID, str(name)):
             raise OutputError(f"{path}: base_model {name!r} is not ORG/NAME: give its id on the Hub by --base_model")
 
 

@@ -139,7 +139,14 @@ def add_facts(folder: str | Path, results: Iterable[str | Path] | None, stated: 
     facts = facts_of_run(folder)
     if results is not None:
         fingerprints = {identify_model(str(folder)), str(facts.get("exported_from"))}
-        last = _last_of_each_data(read_results(results, fingerprints))
+        encoding = encoding_facts(folder)
+        last = _last_of_each_data(read_results(results, fingerprints, encoding["dimensions"]))
+        for length in {report.settings.get("max_length", encoding["max_length"]) for report in last}:
+            if length != encoding["max_length"]:
+                logger.warning(
+                    "results were measured with %d tokens of a text, but %s reads %d: evaluate with max_length %d",
+                    *(length, folder, encoding["max_length"], encoding["max_length"]),
+                )
         facts["results"] = [without_folders(asdict(report)) for report in last]
     return facts | stated_facts(stated)
 
@@ -158,7 +165,8 @@ def _last_of_each_data(reports: Iterable[Report]) -> list[Report]:
 
 def stated_facts(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts that a user states; of the folder of an encoder that is not on the Hub, its name."""
-    facts = without_folders({name: value for name, value in stated.items() if value and name != "base_model"})
+    plain = {name: value for name, value in stated.items() if value is not None and name != "base_model"}
+    facts = without_folders(plain)
     if start := stated.get("base_model"):
         local = is_local(start)
         facts |= {"base_model": "" if local else start, "local_start": Path(start).resolve().name if local else ""}

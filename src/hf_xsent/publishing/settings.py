@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declare import setting
+
+HUB_ID = r"\w[\w.-]*/\w[\w.-]*"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +165,14 @@ class PublishSettings:
     name: str | None = setting(None, "Card: name of the model. (default: that of the repository)")
 
     def __post_init__(self) -> None:
-        """Check the name of the repository."""
-        if self.repository.count("/") != 1 or not all(self.repository.split("/")):
-            raise RecipeError(f"repository {self.repository!r} is not ORG/NAME: add your account or organization")
+        """Check ids on the Hub."""
+        if self.repository is not None and not re.fullmatch(HUB_ID, self.repository):
+            raise RecipeError(
+                f"repository {self.repository!r} is not ORG/NAME, an id on the Hub with your account or organization; "
+                "to share it without the Hub, copy the exported folder, which is complete"
+            )
+        for name in self.datasets or ():
+            if not re.fullmatch(HUB_ID, name):
+                raise RecipeError(
+                    f"datasets {name!r} is not ORG/NAME, an id on the Hub: name other data in your own text"
+                )

@@ -147,7 +147,7 @@ def write_run_card(
     """Write the card of a run, or of its export, into its folder; arguments of ``create_model_card`` replace facts."""
     if unknown := sorted(name for name, value in others.items() if value is not None):
         raise RecipeError(f"the card does not take {', '.join(unknown)}: add it to README.md, then publish")
-    listing = {"languages": listed(language), "datasets": listed(dataset_tags)}
+    listing = {"languages": listed(language) or None, "datasets": listed(dataset_tags) or None}
     stated = stated_facts({"name": model_name, "license": license, "base_model": finetuned_from, **listing})
     facts = facts_of_trainer(trainer) | stated
     name = trainer.hub_model_id or Path(str(trainer.args.output_dir)).resolve().name
