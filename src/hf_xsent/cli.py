@@ -50,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _show(__version__)
         elif arguments[0] not in COMMANDS:
             meant = {"train": "pretrain", "align": "pretrain"}.get(arguments[0], arguments[0])
-            raise RecipeError(f"unknown command {arguments[0]!r}{did_you_mean(meant, COMMANDS)}")
+            hint = "; docs/search.md has lines of Python that search" if meant == "search" else ""
+            raise RecipeError(f"unknown command {arguments[0]!r}{hint or did_you_mean(meant, COMMANDS)}")
         elif {"-h", "--help"} & {*arguments}:
             _show(_help(*arguments))
         else:
@@ -124,8 +125,8 @@ def _run(name: str, *arguments: str) -> None:
     from hf_xsent.logs import configure_logging  # loads transformers, which help does not need
 
     command = load_command(name)
-    settings = command.parse(arguments)
     configure_logging()
+    settings = command.parse(arguments)
     result = command(settings)
     for item in result if isinstance(result, list) else [result]:
         if item is not None and type(item).__str__ is not object.__str__:  # type: ignore[comparison-overlap]

@@ -77,6 +77,10 @@ def test_a_study_is_trained_measured_and_reported_and_nothing_is_done_twice(stud
     assert untrained["cost"] == {} and untrained["steps"] == 0
     scores = StudyResults(results, study.out).to_pandas().set_index(["method", "of", "metric"])
     assert scores.loc[("TR", "fr", "beside"), "score"] == trained["languages"]["pairs"]["fr"]["beside"][0]
+    (other,) = results["differences"]["pairs"]["others"]
+    lost = scores.loc[(other["method"], "all", "beside")]
+    assert lost.difference == other["difference"] and scores.difference.count() == 1
+    assert lost.heading == "beside own language"
     assert set(scores.seeds) == {0, 1} and len(scores) == 2 * 3 * len(trained["groups"]["pairs"]["all"])
     assert trained["cost"]["cpu_seconds"][0] > 0 and trained["cost"]["peak_mib"][0] > 50
     assert json.loads((study.out / "report.json").read_text()) == json.loads(json.dumps(results))

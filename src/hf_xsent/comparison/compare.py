@@ -41,12 +41,16 @@ class StudyResults:
     output: Path
 
     def to_pandas(self) -> Any:
-        """Return a data frame with a row for each method, pooling, task, language or group (``of``), and metric."""
+        """Return a data frame with a row for each method, pooling, task, language or group (``of``), and metric.
+
+        ``difference``, ``low`` and ``high`` are those to the best method, of the score that the verdict is about.
+        """
         from pandas import DataFrame
 
         rows = [
             {"method": row["method"], "pooling": row["pooling"], "task": task, "of": name, "metric": metric}
-            | {"score": mean, "sd": sd, "seeds": len(row["seeds"])}
+            | {"heading": self.data["tasks"][task]["headings"].get(metric, metric), "score": mean, "sd": sd}
+            | {"seeds": len(row["seeds"]), **self._difference(row, task, name, metric)}
             for row in self.data["summary"]
             for part in ("languages", "groups")
             for task, of_task in row[part].items()
@@ -54,6 +58,14 @@ class StudyResults:
             for metric, (mean, sd) in metrics.items()
         ]
         return DataFrame(rows)
+
+    def _difference(self, row: Mapping[str, Any], task: str, *column: str) -> dict[str, Any]:
+        differences = self.data["differences"][task] if [*column] == self.data["tasks"][task]["columns"][0] else {}
+        for other in differences.get("others", ()):
+            if (other["method"], other["pooling"]) == (row["method"], row["pooling"]):
+                low, high = other["interval"] or (None, None)
+                return {"difference": other["difference"], "low": low, "high": high}
+        return {"difference": None, "low": None, "high": None}
 
     def __str__(self) -> str:
         """Return the report as Markdown."""
@@ -66,7 +78,7 @@ def compare(study: Study) -> StudyResults | Table:
 
     The report lists failed runs, with which the call ends in an error after all others; the next call tries them again.
     Several processes with the same study and output folder share the runs: each takes the next run that no other
-    process works on. A dry run only checks the study and lists its runs.
+    process works on. A dry run only checks the study, and returns a table of its runs.
 
     ```python
     from hf_xsent import compare

@@ -63,6 +63,10 @@ def _description(results: Results) -> str:
     )
 
 
+def _so_far(results: Results) -> str:
+    return " so far" * any(run["state"] != "finished" for run in results["runs"])
+
+
 def verdict(results: Results, task: str) -> str:
     """Name the best method, or state why there is no clear winner."""
     differences = results["differences"].get(task)
@@ -71,8 +75,7 @@ def verdict(results: Results, task: str) -> str:
     first = row_name(differences["best"])
     near = [row for row in differences["others"] if row["interval"] is None or row["interval"][1] >= 0]
     if not near:
-        unfinished = any(run["state"] != "finished" for run in results["runs"])
-        return f"Best{' so far' if unfinished else ''}: {first}."
+        return f"Best{_so_far(results)}: {first}."
     if all(row["interval"] for row in near):
         return f"No clear winner: noise could explain the lead of {first} over {'; '.join(map(row_name, near))}."
     return f"Highest: {first}, but not every difference has an interval: train more seeds, or measure more items."
@@ -169,7 +172,7 @@ def difference_table(results: Results, task: str) -> Table:
     for row in results["differences"].get(task, {}).get("others", []):
         low, high = row["interval"] or (None, None)
         shown = "not known" if high is None else f"{low:+.2f} to {high:+.2f}"
-        decided = "" if high is None else "worse" if high < 0 else "within the noise"
+        decided = "" if high is None else f"worse{_so_far(results)}" if high < 0 else "within the noise"
         difference = Cell(f"{row['difference']:+.2f}", row["difference"])
         rows.append([row["method"], row["pooling"], difference, shown, decided])
     return Table(["method", "pooling", "difference", "95% interval", "verdict"], rows)

@@ -15,7 +15,7 @@ from hf_xsent.data.arrow import read_batches, read_counts, write_distinct
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.readers.compression import lines, lines_or_errors
-from hf_xsent.data.readers.sources import refuse_table
+from hf_xsent.data.readers.sources import refuse_missing, refuse_table
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_digest
 from hf_xsent.logs import Progress
@@ -105,8 +105,7 @@ def load_sentences(path: str | Path, folder: Path, on_error: str = "raise") -> S
     ``on_error="skip"``, so are lines that are not text, each with a warning. All are counted.
     """
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path} is a folder: give a file" if path.is_dir() else f"no such file: {path}")
+    refuse_missing(path)
 
     def read() -> Iterator[tuple[int, str | DataError]]:
         refuse_table(path, (line for _, line in lines_or_errors(path) if isinstance(line, str)))

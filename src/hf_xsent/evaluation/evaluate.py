@@ -66,10 +66,14 @@ class Evaluation:
         return "\n\n".join([*tables, *self.notes]) + "\n"
 
     def to_pandas(self) -> Any:
-        """Return a data frame with a row for each model, task, language or group of languages (``of``), and metric."""
+        """Return a data frame with a row for each model, task, language or group of languages (``of``), and metric.
+
+        ``heading`` is the metric's name in tables; ``difference``, ``low`` and ``high`` are those to the first model.
+        """
         from pandas import DataFrame
 
-        return DataFrame([row for report in self.reports for row in report.records()])
+        headings = {task.name: task.headings for task in self.tasks}
+        return DataFrame([row for report in self.reports for row in report.records(headings[report.task])])
 
     @property
     def notes(self) -> list[str]:

@@ -39,7 +39,7 @@ class LanguageProbeTask(ParallelTask):
         "hidden": "100 - accuracy",
     }
     main_metric: ClassVar[str] = "hidden"
-    figures: ClassVar[Mapping[str, str]] = {"language found by a linear classifier": "accuracy"}
+    figures: ClassVar[Mapping[str, str]] = {"language found by a linear classifier (low)": "accuracy"}
     charts: ClassVar[Sequence[str]] = ("accuracy",)
     folders: ClassVar[tuple[str, ...]] = ("language_probe", *FOLDERS)
 

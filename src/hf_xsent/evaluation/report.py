@@ -87,14 +87,15 @@ class Report:
         yield from ((name, name, metrics) for name, metrics in self.languages.items())
         yield from ((f"mean of {name}", name, metrics) for name, metrics in self.groups.items())
 
-    def records(self) -> Iterator[dict[str, Any]]:
+    def records(self, headings: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """Yield a record of each language or group, and metric, with the difference to the first model and its ends."""
         names: tuple[str, ...] = ("model", "pooling", "layer", "dim")
         settings = {name: self.settings[name] for name in names if name in self.settings}
         for _, name, metrics in self.rows():
             for metric, score in metrics.items():
                 ends = zip(("difference", "low", "high"), self.differences.get(name, {}).get(metric, ()), strict=False)
-                yield {**settings, "task": self.task, "of": name, "metric": metric, "score": score, **dict(ends)}
+                names_of = {"task": self.task, "of": name, "metric": metric, "heading": headings.get(metric, metric)}
+                yield {**settings, **names_of, "score": score, **dict(ends)}
 
     def table(self, title: str, task: EvaluationTask | type[EvaluationTask]) -> Table:
         """Tabulate all metrics that were measured: a row for each language and for the mean of each group."""

@@ -54,7 +54,7 @@ class RetentionTask(EvaluationTask):
     needs_start: ClassVar[bool] = True
     parallel: ClassVar[bool] = True  # question i of each language is the same
     figures: ClassVar[Mapping[str, str | tuple[str, str]]] = {
-        "within a language: STS and XQuAD-R": "score",
+        "within a language: retention": "score",
         "… cosine with the start": "cosine",
         "… neighbours as at the start": ("XQuAD-R", "neighbours"),
     }

@@ -10,6 +10,7 @@ import numpy as np
 
 from hf_xsent.data.readers.columns import guess_columns, is_header
 from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.readers.sources import refuse_missing
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.margin import MinedPairs
@@ -104,8 +105,7 @@ def read_gold(
 
 def _read_cells(path: Path) -> dict[int, tuple[str, str]]:
     """Read the two columns of all lines that are not empty, by line number."""
-    if not path.is_file():
-        raise DataError(f"no such file of gold pairs: {path}")
+    refuse_missing(path)
     pairs: dict[int, tuple[str, str]] = {}
     sides: tuple[int, int] | None = None
     for number, line in lines(path):

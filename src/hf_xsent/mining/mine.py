@@ -10,6 +10,7 @@ from typing import Any
 
 from hf_xsent.data.output import check_output, write_records
 from hf_xsent.data.readers.fields import LICENCE
+from hf_xsent.data.readers.sources import refuse_missing
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.calibration import best_threshold, read_gold
@@ -109,6 +110,9 @@ def _open_side(read: MiningInput, encoder: Encoder, settings: MineSettings) -> V
 def _check_files(settings: MineSettings) -> None:
     """Raise an error if both sides are one file, or if an output would replace an input or cannot be written."""
     source, target = Path(settings.source), Path(settings.target)
+    for path in (source, target):
+        if not is_parquet(path):
+            refuse_missing(path)
     if source.exists() and target.exists() and source.samefile(target):
         raise DataError(f"{source} is both source and target: give the file of the other language")
     check_output(settings.output, [source, target, *([settings.calibrate] if settings.calibrate else [])])

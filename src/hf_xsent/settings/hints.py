@@ -65,6 +65,8 @@ _EXPLAINED = {  # names without such a setting, for commands that encode
         ("prompt", "prompts", "prompt_name", "prefix", "query_prefix", "query_instruction_for_retrieval"),
         "prompts are those that the model's folder states; pretrain sets them by --prompts",
     ),
+    "metric": "all metrics of a task are measured",
+    "columns": "name the columns in the first line of the file, such as source and target",
     **dict.fromkeys(("normalize", "normalize_embeddings", "normalized"), "omit it: similarities are cosines"),
     **dict.fromkeys(("tokenizer", "tokenizer_name"), "the tokenizer is that of the model's folder"),
 }

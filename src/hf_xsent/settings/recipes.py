@@ -39,8 +39,9 @@ def recipe_file(recipe: str | os.PathLike[str], folder: str | Path = ".") -> Pat
         return RECIPES / f"{os.fspath(recipe)}.yaml"
     path = Path(folder) / recipe
     if not path.exists():
+        beside = (file.name for file in path.parent.glob("*.y*ml"))
         raise RecipeError(
             f"no recipe {path}: it is neither a file nor the name of a recipe of the package"
-            f"{did_you_mean(path.stem, recipe_names())}"
+            f"{did_you_mean(path.name, beside) or did_you_mean(path.stem, recipe_names())}"
         )
     return path

@@ -13,9 +13,9 @@ from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources, state_columns
-from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.data.readers.sources import BitextSource, refuse_missing
 from hf_xsent.data.sides import TextSides
-from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.errors import RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.training.dual_pivot.features import FeatureCache, FeatureRows
 from hf_xsent.training.settings import DataSettings
@@ -61,8 +61,7 @@ def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
     if len(files) != 2:
         raise RecipeError(f"unpaired takes two files, one per language, not {len(files)}")
     for file in files:
-        if not Path(file).is_file():
-            raise DataError(f"no such file: {file}")
+        refuse_missing(Path(file))
 
 
 def check_has_what_objectives_read(train: Any, config: Any) -> None:

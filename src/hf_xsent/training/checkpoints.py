@@ -257,6 +257,7 @@ class SavingTrainer(HubTrainer):
                     "checkpoint before"
                 ) from error
             keep_comparable(self._resumed, self.args, changed)
+            logger.info("resuming after step %d", self._resumed.global_step)
             if not self.is_deepspeed_enabled:
                 check_complete(Path(checkpoint))
             if self.args.should_save:

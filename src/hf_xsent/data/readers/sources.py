@@ -175,6 +175,14 @@ def is_saved_dataset(folder: str) -> bool:
     return any((Path(folder) / name).exists() for name in names)
 
 
+def refuse_missing(path: Path) -> None:
+    """Raise an error if a path is no file, with the similar names beside it."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: give a file")
+    if not path.exists():
+        raise DataError(f"no such file: {path}{nearest_file(path)}")
+
+
 def nearest_file(path: Path) -> str:
     """Suggest a similar file name of the same folder for a missing file."""
     if not isdir(path.parent):
