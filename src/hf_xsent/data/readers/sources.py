@@ -176,7 +176,7 @@ def is_saved_dataset(folder: str) -> bool:
 
 
 def refuse_missing(path: Path) -> None:
-    """Raise an error if a path is no file, with the similar names beside it."""
+    """Raise an error if a path is not a file; it states similar names beside it."""
     if path.is_dir():
         raise DataError(f"{path} is a folder: give a file")
     if not path.exists():
