@@ -38,8 +38,18 @@ def test_the_model_is_opened_on_the_gpu_of_the_process(
     monkeypatch.setattr(torch, "empty", lambda *_, **__: None)  # this machine has no GPU to open
     monkeypatch.setattr(embedder, "choose_device", record)
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert main(["mine", "a", "b", "--model", "x", "-o", str(tmp_path / "o.tsv"), *flags]) == 2
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("a line\n")
+    files = [str(tmp_path / name) for name in ("a", "b", "o.tsv")]
+    assert main(["mine", *files[:2], "--model", "x", "-o", files[2], *flags]) == 2
     assert devices == [device]
+
+
+def test_missing_files_are_named_before_a_model_is_opened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "news.tr.txt").write_text("a line\n")
+    files = [str(tmp_path / name) for name in ("news.tr.txt", "news.eng.txt")]
+    assert main(["mine", *files, "--model", "none", "-o", str(tmp_path / "o.tsv")]) == 2
+    assert f"no such file: {files[1]}; did you mean 'news.tr.txt'?" in capsys.readouterr().err
 
 
 def test_a_missing_ray_names_the_extra(

@@ -52,6 +52,12 @@ def test_pretrain_takes_no_value_by_position_but_a_recipe() -> None:
         evaluate("m", "tatoeba=d", "recipe.yaml")
 
 
+def test_a_recipe_with_another_ending_is_suggested(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("max_steps: 1\n")
+    with pytest.raises(RecipeError, match="did you mean 'mine.yaml'"):
+        pretrain(tmp_path / "mine.yml")
+
+
 def test_help_shows_what_a_function_takes() -> None:
     shown = " ".join(pydoc.render_doc(pretrain, renderer=pydoc.plaintext).split())
     assert "pretrain(recipe: str | os.PathLike[str] | None = None, *, model:" in shown
