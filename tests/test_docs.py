@@ -59,7 +59,8 @@ STAND_INS = {
         '"rules": {"exclude": "few.tsv"}, "dev_pairs": 0, "clean": False, "use_cpu": True'
     ),
     'rules={"exclude": "gold.tsv"}, output_dir': (
-        'rules={"exclude": "few.tsv"}, max_steps=2, per_device_train_batch_size=4, clean=False, use_cpu=True, output_dir'
+        'rules={"exclude": "few.tsv"}, max_steps=2, per_device_train_batch_size=4, clean=False, '
+        "use_cpu=True, output_dir"
     ),
     "--rules.exclude gold.tsv": "--rules.exclude few.tsv",
     "max_steps=1000, per_device_train_batch_size=64": "max_steps=2, per_device_train_batch_size=4",
