@@ -348,6 +348,12 @@ def test_runs_are_known_by_content_not_by_name_or_place(study: StudyFile, tmp_pa
     for file in tmp_path.glob("*-en.tsv"):
         (moved / file.name).write_bytes(file.read_bytes())
     assert folders(data=f"{moved}/{{language}}-en.tsv") == before
+    gold = tmp_path / "gold.tsv"
+    gold.write_text("a\tb\n", "utf-8")
+    rules = {"settings": study.content["settings"] | {"rules": {"exclude": str(gold)}}}
+    with_rules = folders(**rules)
+    rules["settings"]["rules"]["exclude"] = str(gold.rename(tmp_path / "other.tsv"))
+    assert folders(**rules) == with_rules and with_rules.isdisjoint(before)
     assert folders(settings=study.content["settings"] | {"alpha": 0.3}).isdisjoint(before)
     assert folders(budget={"steps": 5}).isdisjoint(before)
     assert {name.rsplit("-", 1)[1] for name in folders(methods={"renamed": None})} == {

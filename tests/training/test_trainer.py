@@ -106,6 +106,21 @@ def test_the_logged_loss_is_the_weighted_one_and_its_parts_are_not(
         assert line["loss"] == pytest.approx(0.25 * line["loss_translation_ranking"], abs=2e-4)
 
 
+@pytest.mark.parametrize("pairs_of_step", [6, 12])
+def test_the_pairs_of_an_epoch_do_not_depend_on_accumulation(
+    encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext, pairs_of_step: int
+) -> None:
+    rows = []
+    for accumulated in (1, 3):
+        sizes = {
+            "gradient_accumulation_steps": accumulated,
+            "per_device_train_batch_size": pairs_of_step // accumulated,
+        }
+        trainer = _trainer(encoder_folders["bert"], bitext, _arguments(tmp_path / "run", **sizes))
+        rows.append(list(trainer.train_sampler()))
+    assert rows[0] == rows[1] and len(rows[0]) == 12
+
+
 def test_accumulated_half_batches_are_averaged_not_added(
     encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.hub import hub_commit
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.evaluation.report import Measurement
-from hf_xsent.files import digest, write_json
+from hf_xsent.files import digest, is_local, write_json
 from hf_xsent.runs.identity import deciding_settings, identify_files, identify_model, plain
 from hf_xsent.runs.run import METRICS_FILE, RunState
 from hf_xsent.runs.store import Store
@@ -141,12 +141,15 @@ def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
     if not trained:
         return identity | {name: method[name] for name in method if name.partition(".")[0] in _OF_STARTS}
     identity |= {"method": method, "training": identify_training(training) | identify_retention(training)}
+    rules = CleaningRules.parse(data.rules, data.clean)
+    tokenizer = None if is_local(rules.tokenizer or "") else rules.tokenizer  # its files are read below
     identity["data"] = deciding_settings(data) | {
+        "rules": [asdict(replace(rules, exclude=None, tokenizer=tokenizer)), identify_files(rules.files())],
         "data": _identify_bitext(recipe, data.data),
         "dev": _identify_bitext(recipe, data.dev),
         "unpaired": data.unpaired and identify_files(data.unpaired),
     }
-    return identity | {"rules": identify_files(CleaningRules.parse(data.rules).files()) if data.rules else None}
+    return identity
 
 
 def _identify_bitext(recipe: Recipe, bitext: Any) -> list[list[str]]:

@@ -116,7 +116,8 @@ def _check_order(anchors: Anchors, names: tuple[str, str]) -> None:
     if is_enough and rising < _MIN_SHARE_IN_ORDER * count:
         raise DataError(
             f"{names[1]} has the sentences of {names[0]} in another order: of {count} confident pairs only "
-            f"{rising} are in the same order; use hf-xsent mine, which ignores order"
+            f"{rising} are in the same order; use hf-xsent mine, which ignores order, or an encoder that knows both "
+            "languages, if they are in order"
         )
 
 

@@ -89,7 +89,9 @@ class FineTuningTrainingSettings(CommonTrainingSettings):
 
     num_train_epochs: float = setting(2.0, "Train for N epochs, unless --max_steps is given.")
     per_device_train_batch_size: int = setting(
-        32, "Records per step and process; a code-switched record is two rows.", at_least=1
+        32,
+        "Records, of mlqa windows of contexts, per step and process; a code-switched record is two rows.",
+        at_least=1,
     )
     eval_strategy: str = setting(
         "epoch", "Evaluate on --dev; steps: every --eval_steps.", choices=("no", "steps", "epoch")

@@ -68,9 +68,8 @@ def count_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
 
 
 def _steps_of_epoch(arguments: AlignmentTrainingArguments, pairs: int) -> int:
-    """Return the steps of an epoch, which has whole batches, at least one."""
-    batches = max(1, pairs // (arguments.train_batch_size * arguments.world_size))
-    return math.ceil(batches / arguments.gradient_accumulation_steps)
+    """Return the steps of an epoch, which has whole steps, at least one."""
+    return max(1, pairs // (arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps))
 
 
 def count_measurements(arguments: AlignmentTrainingArguments, steps: int, pairs: int) -> int:

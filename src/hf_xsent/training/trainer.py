@@ -322,8 +322,11 @@ class AlignmentTrainer(RunTrainer):
                 "processes: lower per_device_train_batch_size"
             )
         group = batch if self.args.one_language_batches else 1
+        step = batch * self.args.gradient_accumulation_steps
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        return TemperatureSampler(dataset.ranges, self.alpha, seed, group=group, batch=batch)
+        return TemperatureSampler(
+            dataset.ranges, self.alpha, seed, group=group, batch=step if step <= len(dataset) else batch
+        )
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return the batches of this process; a resumed run skips those before its checkpoint in constant time."""

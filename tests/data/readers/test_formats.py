@@ -487,6 +487,17 @@ def test_a_header_row_names_the_columns_and_is_not_a_pair(tmp_path: Path, header
     assert list(read_pairs(_source(path, columns=columns))) == [("ein Hund", "a dog")] * 2
 
 
+def test_csv_whose_rows_two_delimiters_split_equally_needs_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "el.csv"  # the Greek question mark is a semicolon
+    rows = "Πού είναι ο σταθμός;,Where is the station?\nΤι ώρα είναι;,What time is it?\n"
+    path.write_text(rows, "utf-8")
+    with pytest.raises(DataError, match="split equally by ';' and by ',': add a first line that names the columns"):
+        load_bitext({"el": path}, cleaning=None, cache_dir=tmp_path / "cache")
+    path.write_text(f"el,en\n{rows}", "utf-8")
+    bitext = load_bitext({"el": path}, cleaning=None, cache_dir=tmp_path / "cache")
+    assert bitext.pairs("el")[0] == ["Πού είναι ο σταθμός;", "Τι ώρα είναι;"]
+
+
 def test_csv_has_quotes_and_a_header_and_any_usual_delimiter(tmp_path: Path) -> None:
     rows = [["id", "text_de", "text_en"], ["1", 'Er sagte:\n"Ja, gut"', "He said: yes; fine"], ["2", " Tag ", "day"]]
     for delimiter in ",;\t":

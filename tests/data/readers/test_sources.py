@@ -74,6 +74,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"de": "a,b,c"}, "no such file: a"),
         ([], "no bitext given"),
         (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
+        (["README.tsv", "und=more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),
         (["de=train/"], r"train .*save_to_disk.*: name files, .*train/{language}-en\.tsv"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import normalizers
 
 from hf_xsent import DualPivotForPreTraining
 from hf_xsent.data.sides import TextSides
@@ -68,6 +70,23 @@ def test_sentences_are_known_by_what_they_say(cache: FeatureCache, caplog: pytes
         assert cache.layer_sums(["It is cold.", "We eat bread."]).key != first.key
     assert caplog.text.count("encoding 2 sentences into") == 2
     assert (first.identities == cache.layer_sums(["we EAT  bread.", "It is cold."]).identities).all()
+
+
+def test_features_of_another_tokenizer_or_config_are_not_taken(
+    cache: FeatureCache, encoder_folders: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, model = cache.store.folder, cache.embedder.model
+    cache.layer_sums(["We eat bread."])
+    same = FeatureCache(folder, model, load_tokenizer(str(encoder_folders["bert"])), "float32")
+    with caplog.at_level("INFO"):
+        same.layer_sums(["We eat bread."])
+        assert "encoding" not in caplog.text
+        other: Any = load_tokenizer(str(encoder_folders["bert"]))
+        other.backend_tokenizer.normalizer = normalizers.Replace("e", "a")
+        FeatureCache(folder, model, other, "float32").layer_sums(["We eat bread."])
+        model.encoder.config.hidden_act = "relu"
+        FeatureCache(folder, model, cache.embedder.tokenizer, "float32").layer_sums(["We eat bread."])
+    assert caplog.text.count("encoding 1 sentences into") == 2
 
 
 def test_float16_is_close_and_half_as_large(cache: FeatureCache, sentences: list[str]) -> None:

@@ -79,9 +79,9 @@ def state_columns(
 
 def _refuse_mixtures(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
     """Raise an error for two codes of one language, and for several files whose languages are not known."""
-    unnamed = [source.path for source in resolved.get("und", ()) if not source.stated]
-    if len(unnamed) > 1:
-        first, second = unnamed[:2]
+    undetermined = sorted(resolved.get("und", ()), key=lambda source: source.stated)
+    if len(undetermined) > 1 and not undetermined[0].stated:
+        first, second = (source.path for source in undetermined[:2])
         raise DataError(
             f"{first} and {second} have no language code in their names, and would be mixed as one language: name the "
             f"language of each, such as de={first} tr={second}, or write und= before each to mix them"

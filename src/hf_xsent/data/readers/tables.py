@@ -38,7 +38,7 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
 
     lines = (line for _, line in islice(lines_or_errors(path), _LINES_TO_SPLIT) if isinstance(line, str))
     first = [line.replace("\r", " ") for line in lines]  # the reader below says where one is not in quotes
-    reader = csv.reader(texts(), delimiter=_delimiter(first), strict=True)
+    reader = csv.reader(texts(), delimiter=_delimiter(path, first), strict=True)
     try:
         for cells in reader:
             if cells and not bad:  # a row with a bad line is bad, too
@@ -51,13 +51,23 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
         raise DataError(f"{path}:{reader.line_num}: not CSV ({error}); check the quotation marks") from error
 
 
-def _delimiter(lines: Sequence[str]) -> str:
+def _delimiter(path: Path, lines: Sequence[str]) -> str:
+    """Return the delimiter that splits all of these lines into as many cells, or else the most frequent in the first.
+
+    A `DataError` is raised if several do, such as the comma and the Greek question mark, which is a semicolon.
+    """
+    splitting = []
     for delimiter in _DELIMITERS:
         with suppress(csv.Error):  # of a cell that is too long: `read_csv` says where
             widths = {len(cells) for cells in csv.reader(lines, delimiter=delimiter) if cells}
             if len(widths) == 1 and max(widths) > 1:
-                return delimiter
-    return max(_DELIMITERS, key="".join(lines[:1]).count)
+                splitting.append(delimiter)
+    if len(splitting) > 1:
+        raise DataError(
+            f"{path}: its rows are split equally by {' and by '.join(map(repr, splitting))}: add a first line that "
+            f"names the columns, such as source{splitting[-1]}target"
+        )
+    return splitting[0] if splitting else max(_DELIMITERS, key="".join(lines[:1]).count)
 
 
 def read_moses(source: Path, target: Path) -> Iterator[tuple[int, Any]]:

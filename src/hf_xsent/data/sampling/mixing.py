@@ -34,7 +34,8 @@ class TemperatureSampler(Sampler[int]):
     An epoch has a fixed number of draws from each language, in random order. A language is reshuffled after each pass
     over its pairs; the next epoch continues the pass. The rows depend on seed and epoch only, so a resumed run draws
     the same ones. ``group`` consecutive rows are of one language, for batches of one language on all processes. If an
-    epoch has at least ``batch`` rows, it ends with a complete batch, and the remaining rows come in the next epoch.
+    epoch has at least ``batch`` rows, such as those of a step, it ends with a complete batch, and the remaining rows
+    come in the next epoch.
     """
 
     def __init__(

@@ -28,7 +28,9 @@ from hf_xsent.logs import Progress
 from hf_xsent.models.batching import evaluating
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.loading import forget_last_call
 from hf_xsent.models.sentence_encoder import View
+from hf_xsent.runs.identity import plain
 from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ NO_FEATURES = (
     "features are sums over tokens, but layer_norm, dropout on the mix of layers and mean pooling need each token: "
     "drop --features, so that the encoder runs in every step, or set --variant paper"
 )
+_NOT_COMPUTED = {"_name_or_path", "architectures", "dtype", "transformers_version", "hf_xsent"}  # of a config
 _BLOCK = 2048  # sentences; a killed run encodes at most this many again
 
 
@@ -86,9 +89,15 @@ class FeatureCache:
         self.dtype = np.dtype(dtype)
         weights = model.encoder.state_dict().items()
         encoder = digest([(name, weight.float().cpu().numpy().tobytes()) for name, weight in weights])
+        stated = model.encoder.config.to_diff_dict()
+        config = {key: stated[key] for key in stated if key not in _NOT_COMPUTED and "dropout" not in key}
+        forget_last_call(tokenizer)
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        pieces = sorted(tokenizer.get_vocab().items()) if backend is None else backend.to_str()
         max_length = model.config.max_length
         prompt = {"prompt": model.config.default_prompt} if model.config.default_prompt else {}
         self._made_from = {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt}
+        self._made_from["reads"] = digest([plain(config), pieces])
         self.store = Store(folder)
 
     def layer_sums(self, sentences: Sequence[str]) -> LayerSums:
