@@ -54,7 +54,7 @@ def test_training_and_publishing(
     train = ("train.py", "--model", encoder, "--data", "sw=pairs.tsv", "--output", "run", "--dev_pairs", 2, "--steps")
     _run(*train, 2)
     assert "accuracy@1 on dev" in capsys.readouterr().out
-    with pytest.raises(OutputError, match="holds another run"):
+    with pytest.raises(OutputError, match="holds a run"):
         _run(*train, 1)
     shutil.rmtree("run")
     _run(*train, 1)

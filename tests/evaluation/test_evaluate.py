@@ -22,12 +22,12 @@ from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
-from hf_xsent.evaluation.evaluate import _write_results, check_views, describe, measure_tasks
+from hf_xsent.evaluation.evaluate import Evaluation, _write_results, check_views, describe, measure_tasks
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.registry import TASKS, load_tasks
 from hf_xsent.evaluation.report import Report, published_lines, published_scores, read_reports, task_table
 from hf_xsent.evaluation.similarity import Sts17Task
-from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.evaluation.task import EvaluationTask, Scores
 from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
@@ -368,6 +368,18 @@ def test_several_objects_and_folders_are_compared_with_the_first(
     assert second.difference == pytest.approx(second.score - first.score, abs=1e-3)
     assert second.low <= second.difference <= second.high and isnan(first.difference)
     assert "SentenceEmbedder 2 - SentenceEmbedder 1" in str(evaluation)
+    named = evaluate({"start": start, "mine": str(tiny_encoders)}, pairs={"de": data})
+    assert [report.groups for report in named.reports] == [alone[0], alone[0]] and "mine - start" in str(named)
+
+
+def test_a_note_says_that_a_single_model_prefers_the_language_of_the_query(tasks: list[EvaluationTask]) -> None:
+    report = Report.of(tasks[0], {"model": "m"}, Scores({}, {"all": {"mean": 95.0, "beside": 89.9}}))
+    (note,) = Evaluation([], [report]).notes
+    assert note.startswith("tatoeba: 95.00 alone, but 89.90 beside the query's own language, which this model prefers")
+    closer = Report.of(tasks[0], {"model": "m"}, Scores({}, {"all": {"mean": 95.0, "beside": 90.1}}))
+    assert (
+        Evaluation([], [closer]).notes == [] == Evaluation([], [replace(report, settings={"model": "n"}), report]).notes
+    )
 
 
 # Suites

@@ -155,7 +155,7 @@ def test_a_resumed_run_ends_as_the_whole_one(data: Path, encoder_folders: dict[s
     assert again.scores == report.scores
     for name, weight in load_file(data / "out/model.safetensors").items():
         assert torch.equal(weight, whole[name]), name
-    with pytest.raises(OutputError, match="holds another run: continue it with (--)?resume"):
+    with pytest.raises(OutputError, match="holds a run: continue it with (--)?resume"):
         finetune.run(["xnli", *flags])
 
 

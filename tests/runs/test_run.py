@@ -53,7 +53,7 @@ def test_foreign_files_are_refused_whatever_the_flags(tmp_path: Path, flags: dic
 def test_another_run_is_refused_unless_it_is_said_what_becomes_of_it(tmp_path: Path) -> None:
     train(tmp_path, 5)
     with pytest.raises(
-        OutputError, match="holds another run: continue it with (--)?resume or replace it with (--)?overwrite"
+        OutputError, match="holds a run: continue it with (--)?resume or replace it with (--)?overwrite"
     ):
         Run(tmp_path).check()
     Run(tmp_path, overwrite=True).check()

@@ -188,7 +188,7 @@ def test_python_replaces_no_run_unless_asked_to(encoder_folders: dict[str, Path]
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     for strategy, cure in (("steps", r": .*train\(overwrite=True\)"), ("no", ", .* choose another folder")):
         trainer = _trainer(encoder, _arguments(out, save_strategy=strategy, eval_strategy="no"), {"de": pairs})
-        with pytest.raises(OutputError, match=f"holds another run{cure}"):
+        with pytest.raises(OutputError, match=f"holds a run{cure}"):
             trainer.train()
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     handler = signal.getsignal(signal.SIGTERM)
@@ -211,7 +211,7 @@ def test_the_trainer_of_pretrain_continues_or_replaces_its_run(
     settings: dict[str, Any] = {"model": str(encoder_folders["bert"]), "data": {"de": str(tmp_path / "de.tsv")}}
     settings |= {"output_dir": str(tmp_path / "out"), "cache_dir": str(tmp_path / "cache"), "clean": False}
     trainer = pretrain(**settings, dev_pairs=0, max_steps=2, use_cpu=True, report_to="none", **SAVING)
-    with pytest.raises(OutputError, match="holds another run"):
+    with pytest.raises(OutputError, match="holds a run"):
         trainer.train()
     trainer.train(overwrite=True)
     assert facts_of_run(tmp_path / "out")["pairs"] == {"de": 16}

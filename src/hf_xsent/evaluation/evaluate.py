@@ -111,7 +111,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     tasks = load_tasks(settings.tasks, settings.languages, settings.pairs)
     if settings.page is not None:
         check_writable(settings.page, [settings.output] if settings.output else [])
-    if all(isinstance(model, str | os.PathLike) for model in settings.model):
+    if isinstance(settings.model, list) and all(map(_is_name, settings.model)):
         evaluation = _evaluate_models(settings, tasks)
     else:
         evaluation = _evaluate_objects(settings, tasks)
@@ -309,7 +309,7 @@ def _evaluate_objects(settings: EvaluateSettings, tasks: Sequence[EvaluationTask
     reports: list[Report] = []
     start: Start | None = None
     first: dict[str, Measurement] = {}  # by task
-    models = _named_objects(settings.model)
+    models = _opened(settings.model)
     for name, model in models.items():
         described = {"model": name} | ({"max_length": model.max_length} if isinstance(model, TextEncoder) else {})
         encode = ModelEncoder(model)
@@ -324,16 +324,22 @@ def _evaluate_objects(settings: EvaluateSettings, tasks: Sequence[EvaluationTask
     return Evaluation(tasks, reports, {name: name for name in models}, _is_suite(settings.tasks))
 
 
-def _named_objects(models: Sequence[Any]) -> dict[str, Any]:
-    """Return opened models by name: folder or Hub id, else the class, with its place if there are several models."""
-    named: dict[str, Any] = {}
-    for number, model in enumerate(models, 1):
-        if isinstance(model, str | os.PathLike):
-            named[os.fspath(model)] = SentenceEmbedder.from_pretrained(os.fspath(model))
-        elif hasattr(model, "encode"):
-            named[f"{type(model).__name__}{f' {number}' if len(models) > 1 else ''}"] = model
-        else:
-            raise ModelError(
-                f"{type(model).__name__} has no encode: give a folder, a Hub id or a model that encodes text"
-            )
-    return named
+def _opened(models: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """Return opened models by name: that of a mapping, a folder or Hub id, or the class with its place of several."""
+    if not isinstance(models, Mapping):
+        several = len(models) > 1
+        models = {
+            os.fspath(model) if _is_name(model) else f"{type(model).__name__}{f' {place}' if several else ''}": model
+            for place, model in enumerate(models, 1)
+        }
+    if other := next(
+        (model for model in models.values() if not _is_name(model) and not hasattr(model, "encode")), None
+    ):
+        raise ModelError(f"{type(other).__name__} has no encode: give a folder, a Hub id or a model that encodes text")
+    return {
+        name: SentenceEmbedder.from_pretrained(model) if _is_name(model) else model for name, model in models.items()
+    }
+
+
+def _is_name(model: Any) -> bool:
+    return isinstance(model, str) or (isinstance(model, os.PathLike) and not hasattr(model, "encode"))

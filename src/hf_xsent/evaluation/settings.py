@@ -24,10 +24,10 @@ class EvaluateSettings(EncodingSettings):
     hf-xsent evaluate runs/a runs/b --tasks tatoeba=data/tatoeba   # one table with differences and 95% intervals
     """
 
-    model: list[Any] = setting(
+    model: list[Any] | dict[str, Any] = setting(
         None,
-        "Models to evaluate: folders or Hub ids, in Python also objects with encode. With several, compare each "
-        "with the first.",
+        "Models to evaluate: folders or Hub ids, in Python also objects with encode, perhaps by names, such as "
+        "{'start': model}. With several, compare each with the first.",
         positional=True,
         required=True,
     )

@@ -27,7 +27,7 @@ _DESCRIBE_RUN = (RUN_STATE_FILE, RECIPE_FILE, "bitext.json", "results.json", "re
 _BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # measurements and cached features may precede a run
 _SHOWN = 8  # differences in an error
 _ANOTHER_RUN = (
-    "the output folder {} holds another run: continue it with --resume or replace it with --overwrite "
+    "the output folder {} holds a run: continue it with --resume or replace it with --overwrite "
     "(of an AlignmentTrainer: train(resume_from_checkpoint=True) or train(overwrite=True))"
 )
 
