@@ -178,7 +178,7 @@ def test_the_chart_of_each_task_is_a_file_in_itself(results: dict[str, Any], tmp
     drawing = ElementTree.parse(tmp_path / "tatoeba.svg").getroot()
     assert drawing.tag == "{http://www.w3.org/2000/svg}svg" and ".s0 { fill:" in "".join(drawing.itertext())
     points = [title.text or "" for title in drawing.iter("{http://www.w3.org/2000/svg}title")]
-    assert "TR, mean: 20, 90.50" in points and len(points) == 6
+    assert "TR (mean): 20, 90.50" in points and len(points) == 6
 
 
 def test_no_winner_is_named_while_the_noise_is_not_known(results: dict[str, Any]):
@@ -187,7 +187,7 @@ def test_no_winner_is_named_while_the_noise_is_not_known(results: dict[str, Any]
     assert found["best"] == {"method": "DAP <b>&", "pooling": "mean"}
     assert {one["interval"] for one in found["others"]} == {None}
     for text in (unescape(markdown(results)), Page(page_of(results)).text):
-        assert "Highest: DAP <b>&, mean, but not every difference has an interval" in text and "Best:" not in text
+        assert "Highest: DAP <b>& (mean), but not every difference has an interval" in text and "Best:" not in text
 
 
 def _study_with_outcomes(folder: Path, shares: dict[str, list[float]]) -> dict[str, Any]:
@@ -215,12 +215,12 @@ def _study_with_outcomes(folder: Path, shares: dict[str, list[float]]) -> dict[s
 def test_a_winner_is_named_only_beyond_the_noise_of_items_and_seeds(tmp_path: Path):
     clear = _study_with_outcomes(tmp_path / "clear", {"a": [0.80, 0.801], "b": [0.85, 0.851], "c": [0.7, 0.7]})
     text = markdown(clear)
-    assert "Best: b, mean." in text and "No clear" not in text
+    assert "Best: b (mean)." in text and "No clear" not in text
     assert re.search(r"\| a \| mean \| -\d\.\d+ \| -\d\.\d+ to -\d\.\d+ \| worse \|", text)
     items = _study_with_outcomes(tmp_path / "items", {"a": [0.80], "b": [0.8008], "c": [0.7]})
-    assert "No clear winner: noise could explain the lead of b, mean over a, mean." in markdown(items)
+    assert "No clear winner: noise could explain the lead of b (mean) over a (mean)." in markdown(items)
     seeds = _study_with_outcomes(tmp_path / "seeds", {"a": [0.70, 0.88], "b": [0.85, 0.86]})
-    assert "the lead of b, mean over a, mean" in Page(page_of(seeds)).text
+    assert "the lead of b (mean) over a (mean)" in Page(page_of(seeds)).text
     assert "| a | mean |" in markdown(seeds) and "within the noise" in markdown(seeds)
 
 

@@ -144,7 +144,7 @@ def _run_all(study: Study, runs: Sequence[Run]) -> None:
     for number, run in enumerate(left, 1):
         if seconds:
             minutes = fmean(seconds) * (len(left) - number + 1) / 60
-            logger.info("about %.0f minutes left, if the other runs take as long", minutes)
+            logger.info("about %.0f min left, if the other runs take as long", minutes)
         with claim(run.folder / "claim", wait=False) as ours:
             if not ours:
                 logger.info("another process works on run %d of %d: %s", number, len(left), run.name)

@@ -218,7 +218,7 @@ def start_names(results: Results) -> dict[str, str]:
 
 def row_name(row: Row) -> str:
     """Name a method with its pooling."""
-    return f"{row['method']}, {row['pooling']}"
+    return f"{row['method']} ({row['pooling']})"
 
 
 def column_name(about: Mapping[str, Any], column: Sequence[str]) -> str:

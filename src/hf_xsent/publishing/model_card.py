@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections import Counter
@@ -59,6 +60,9 @@ def render_card(facts: Mapping[str, Any], tables: Sequence[EvaluationTable] = ()
         "fr",
     ]
     shown = {
+        "sentences": json.dumps(
+            ["The train to Prague leaves at eight o'clock.", examples[first][0]], ensure_ascii=False
+        ),
         "first_language": first,
         "documents": [examples[first][0], *(examples[code][1] for code in others[:2])],
         "tables": tables,

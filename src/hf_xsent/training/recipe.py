@@ -27,6 +27,12 @@ _PARTS: dict[str, type[Any]] = {
 }
 
 
+_SAVED_BY = {  # what a recipe names by its path
+    "Dataset": "to_json('pairs.jsonl')",
+    "DataFrame": "to_json('pairs.jsonl', orient='records', lines=True)",
+}
+
+
 @dataclass(frozen=True)
 class Recipe:
     """All settings of one run."""
@@ -114,10 +120,12 @@ def _refuse_objects(layers: Sequence[Mapping[str, Any]]) -> None:
             parts = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
             other = next((part for part in parts if not isinstance(part, str | PathLike | None)), None)
             if other is not None:
+                kind = type(other).__name__
+                by = _SAVED_BY.get(kind, "model.save_pretrained('start')" if name == "model" else "lines of a TSV")
                 raise RecipeError(
-                    f"{name} takes {what}, which recipe.yaml records, not {type(other).__name__}: save it and give its "
-                    "path (a Dataset by to_json('pairs.jsonl')), or train it without a recipe by AlignmentTrainer("
-                    "model, TrainingArguments(…), pairs), which takes objects in memory"
+                    f"{name} takes {what}, which recipe.yaml records, not {kind}: save it by {by} and give its path, "
+                    "or train it without a recipe by AlignmentTrainer(model, TrainingArguments(…), pairs), which takes "
+                    "objects in memory"
                 )
 
 
