@@ -348,8 +348,9 @@ def test_any_object_with_encode_is_evaluated(embedder: SentenceEmbedder, tasks: 
     for name, value in {"dims": [4], "precision": "bfloat16", "device": "cpu", "output": "results.json"}.items():
         with pytest.raises(ModelError, match=f"^{name} needs models that are named by a folder or Hub id"):
             evaluate(embedder, tasks, **{name: value})
-    with pytest.raises(ModelError, match="object has no encode"):
-        evaluate(object(), tasks)
+    for other in (object(), [embedder, None]):
+        with pytest.raises(ModelError, match="(object|NoneType) has no encode"):
+            evaluate(other, tasks)
 
 
 def test_several_objects_and_folders_are_compared_with_the_first(

@@ -130,6 +130,13 @@ def test_a_model_saved_over_an_export_is_alone_there(encoder_folders: dict[str, 
     assert (folder / "notes.txt").is_file()
 
 
+def test_a_model_saved_beside_files_of_the_user_deletes_none(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "other.onnx").write_text("of the user", encoding="utf-8")
+    XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
+    assert (tmp_path / "onnx" / "other.onnx").is_file(), "the folder held no export of ours"
+
+
 def test_who_can_read_the_config_can_read_the_weights(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"])).save_pretrained(tmp_path)
     names = ("config.json", "model.safetensors", HEADS_FILE)

@@ -332,10 +332,10 @@ def _opened(models: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
             os.fspath(model) if _is_name(model) else f"{type(model).__name__}{f' {place}' if several else ''}": model
             for place, model in enumerate(models, 1)
         }
-    if other := next(
-        (model for model in models.values() if not _is_name(model) and not hasattr(model, "encode")), None
-    ):
-        raise ModelError(f"{type(other).__name__} has no encode: give a folder, a Hub id or a model that encodes text")
+    for model in models.values():
+        if not _is_name(model) and not hasattr(model, "encode"):
+            kind = type(model).__name__
+            raise ModelError(f"{kind} has no encode: give a folder, a Hub id or a model that encodes text")
     return {
         name: SentenceEmbedder.from_pretrained(model) if _is_name(model) else model for name, model in models.items()
     }

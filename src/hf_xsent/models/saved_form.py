@@ -50,8 +50,8 @@ def save_model(
     the same files, but its config.json is of our type, so that only this package opens it. If the folder holds an
     export, its facts and its files of other formats, which are of other weights, are removed.
     """
-    facts = () if (folder / RUN_STATE_FILE).is_file() else (RUN_FACTS,)
-    for name in (*_OF_OTHER_WEIGHTS, *facts):
+    is_export = (folder / RUN_FACTS).is_file() and not (folder / RUN_STATE_FILE).is_file()
+    for name in (*_OF_OTHER_WEIGHTS, RUN_FACTS) if is_export else ():
         remove(folder / name)
     dtype = dtype or model.encoder.dtype
     state = model.state_dict() if state is None else state
@@ -78,7 +78,7 @@ def save_model(
     else:
         config.copied(encoder_config=model.encoder.config, dim=dim).save_pretrained(folder)
         write_own_module(config, folder, dim)
-    for path in folder.rglob("*.safetensors"):
+    for path in (*folder.glob("*.safetensors"), *folder.glob("[0-9]_*/*.safetensors")):
         shutil.copymode(folder / "config.json", path)  # safetensors writes files that only their owner can read
 
 

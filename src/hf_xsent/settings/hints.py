@@ -65,10 +65,14 @@ _EXPLAINED = {  # names without such a setting, for commands that encode
         ("prompt", "prompts", "prompt_name", "prefix", "query_prefix", "query_instruction_for_retrieval"),
         "prompts are those that the model's folder states; pretrain sets them by --prompts",
     ),
-    "metric": "all metrics of a task are measured",
-    "columns": "name the columns in the first line of the file, such as source and target",
     **dict.fromkeys(("normalize", "normalize_embeddings", "normalized"), "omit it: similarities are cosines"),
     **dict.fromkeys(("tokenizer", "tokenizer_name"), "the tokenizer is that of the model's folder"),
+}
+
+
+_EXPLAINED_OF_TASKS = {  # the same, for commands with tasks
+    "metric": "all metrics of a task are measured",
+    "columns": "name the columns in the first line of the file, such as source and target",
 }
 
 
@@ -79,6 +83,7 @@ def suggestion(name: str, known: Collection[str]) -> str:
     ("; did you mean 'learning_rate'?", "; did you mean 'seed'?")
     """
     meant = next((other for other in OTHER_NAMES.get(name, ()) if other.partition(".")[0] in known), None)
-    if meant is None and name in _EXPLAINED and "model" in known:
-        return f"; {_EXPLAINED[name]}"
+    explained = (_EXPLAINED if "model" in known else {}) | (_EXPLAINED_OF_TASKS if "tasks" in known else {})
+    if meant is None and name in explained:
+        return f"; {explained[name]}"
     return f"; did you mean {meant!r}?" if meant else did_you_mean(name, known)
