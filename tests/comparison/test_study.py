@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from study_file import StudyFile
+from torch.nn import Linear
 
 from hf_xsent import SentenceEncoderForPreTraining
 from hf_xsent.comparison.compare import compare, list_runs
@@ -19,7 +20,7 @@ from hf_xsent.comparison.report import report_document
 from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.settings import Budget
-from hf_xsent.comparison.study import Study
+from hf_xsent.comparison.study import Study, read_study
 from hf_xsent.errors import HfXsentError, RecipeError
 from hf_xsent.evaluation.registry import load_task
 from hf_xsent.models.loading import load_tokenizer
@@ -461,8 +462,14 @@ def test_training_pairs_that_a_task_measures_are_a_warning(study: StudyFile, cap
     assert not [line for line in caplog.messages if "measures" in line]
 
 
-def test_a_study_in_python_takes_no_data_in_memory() -> None:
-    pairs = Dataset.from_dict({"source": ["Ein Hund."], "target": ["A dog."]})
-    for data in ({"data": {"de": pairs}}, {"tasks": {"pairs": {"data": pairs}}}):
-        with pytest.raises(RecipeError, match="a study names models and data by folder, file or Hub id, not Dataset"):
-            compare(**data)
+def test_a_study_in_python_names_the_files_of_pairs_in_memory(study: StudyFile) -> None:
+    rows = {"source": ["Ein Hund.", "Eine Katze."], "target": ["A dog.", "A cat."]}
+    splits = DatasetDict({"train": Dataset.from_dict(rows), "test": Dataset.from_dict(rows).select([1])})
+    content = study.content | {"data": {"de": splits}, "tasks": {"pairs": {"data": {"de": splits}}}}
+    study.write()
+    read = read_study([content], where=str(study.path))
+    for (word,), count in ((read.methods[0].recipe["data"], 2), (read.tasks["pairs"]["data"], 1)):
+        code, _, path = word.partition("=")
+        assert code == "de" and len(Path(path).read_text("utf-8").splitlines()) == count
+    with pytest.raises(RecipeError, match="a study names models by folder or Hub id, not Linear"):
+        read_study([content | {"model": Linear(1, 1)}])

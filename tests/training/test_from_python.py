@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from huggingface_hub import ModelCard
 from polars import DataFrame
 from training_run import unfinish
@@ -55,18 +55,38 @@ def _train(encoder: Path, output: Path, pairs: Any, dev: Any = None, **settings:
     return trainer
 
 
-def test_pretrain_and_export_name_the_way_of_objects_in_memory(tmp_path: Path, tiny_encoders: Path) -> None:
-    model, data = SentenceTransformer(str(tiny_encoders)), Dataset.from_dict({"de": ["Hund"], "en": ["dog"]})
-    for name, given in {"model": model, "data": data}.items():
-        settings: dict[str, Any] = {"model": "m", "data": {"de": "pairs.tsv"}, "output_dir": str(tmp_path / "run")}
-        for value in (given, {"de": given}) if name == "data" else (given,):
-            with pytest.raises(RecipeError, match=f"^{name} takes .*, not {type(given).__name__}: .*AlignmentTrainer"):
-                pretrain(**settings | {name: value})
-    for pairs in ([("Hund", "dog")], {"de": [("Hund", "dog")]}):
-        with pytest.raises(RecipeError, match="^data takes paths, .*, not tuple: .*AlignmentTrainer"):
-            pretrain(**settings | {"data": pairs})
+def test_pretrain_and_export_name_the_way_of_models_in_memory(tmp_path: Path, tiny_encoders: Path) -> None:
+    model = SentenceTransformer(str(tiny_encoders))
+    with pytest.raises(RecipeError, match="^model takes a folder .*, not SentenceTransformer: .*AlignmentTrainer"):
+        pretrain(model=model, data={"de": "pairs.tsv"}, output_dir=str(tmp_path / "run"))
     with pytest.raises(ModelError, match="not SentenceTransformer: save .* save_pretrained"):
         export_sentence_transformer(model, tmp_path / "out")
+
+
+def test_a_recipe_names_the_files_of_pairs_in_memory(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    sources, targets = zip(*pairs, strict=True)
+    frame = DataFrame({"de": sources, "en": targets})
+    splits = DatasetDict({"train": Dataset(frame[:12].to_arrow()), "validation": Dataset(frame[12:].to_arrow())})
+    (tmp_path / "fr.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
+    settings: dict[str, Any] = {
+        "model": str(encoder_folders["bert"]), "max_steps": 1, "use_cpu": True, "dev_pairs": 2, "dev_share": 0.2,
+        "cache_dir": str(tmp_path / "cache"), "clean": False,
+    }  # fmt: skip
+    for name, data, rows in (
+        ("frame", {"de": frame}, 14),
+        ("mixed", {"de": pairs, "fr": tmp_path / "fr.tsv"}, 14),
+        ("splits", splits, 12),
+    ):
+        dev = {"dev": splits} if name == "splits" else {}
+        pretrain(data=data, output_dir=tmp_path / name, **dev, **settings)
+        report = json.loads((tmp_path / name / "bitext.json").read_text("utf-8"))
+        assert report["de"]["retained"] == rows
+        recipe = yaml.safe_load((tmp_path / name / "recipe.yaml").read_text("utf-8"))
+        pretrain(tmp_path / name / "recipe.yaml", output_dir=tmp_path / f"{name}-again")
+        again = yaml.safe_load((tmp_path / f"{name}-again" / "recipe.yaml").read_text("utf-8"))
+        assert recipe["data"] == again["data"]
 
 
 def test_a_missing_part_of_the_trainer_is_named(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:

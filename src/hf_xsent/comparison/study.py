@@ -23,7 +23,7 @@ from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.read import Flags, check_known, read_settings
 from hf_xsent.settings.recipes import recipe_file
 from hf_xsent.settings.yaml12 import read_mapping
-from hf_xsent.training.bitext import load_train_and_dev
+from hf_xsent.training.bitext import SPLITS, as_files, load_train_and_dev
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import build_recipe, join_layers, recipe_settings
 from hf_xsent.training.settings import RunSettings
@@ -78,7 +78,15 @@ def read_study(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, 
         if flag.startswith("methods.") and name not in methods:
             raise RecipeError(f"--{flag}: {where or 'the study'} has no method {name!r}{did_you_mean(name, methods)}")
     with _errors_at(where):
-        return _study(read_settings(CompareSettings, _plain(content), flags, where), Path(where))
+        return _study(read_settings(CompareSettings, _plain(_as_files(content)), flags, where), Path(where))
+
+
+def _as_files(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Write pairs in memory, of the study, its methods and tasks, to files."""
+    parts = {"methods": SPLITS, "tasks": {"data": "test"}}
+    named = {key: content[key] for key in parts if isinstance(content.get(key), Mapping)}
+    written = {key: {name: as_files(own, parts[key]) for name, own in named[key].items()} for key in named}
+    return {**as_files(content), "settings": as_files(content.get("settings")), **written}
 
 
 def _plain(value: Any) -> Any:
@@ -94,8 +102,7 @@ def _plain(value: Any) -> Any:
         return value.item()
     if not isinstance(value, str | int | float | PathLike | None):
         raise RecipeError(
-            f"a study names models and data by folder, file or Hub id, not {type(value).__name__}: save it and give "
-            "its path (a Dataset by to_json('pairs.jsonl'))"
+            f"a study names models by folder or Hub id, not {type(value).__name__}: save it and give its folder"
         )
     return fspath(value) if isinstance(value, PathLike) else value
 

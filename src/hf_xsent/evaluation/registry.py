@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.in_memory import is_in_memory
+from hf_xsent.data.readers.in_memory import holds_pairs, is_in_memory
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.language_probe import LanguageProbeTask
@@ -132,8 +132,7 @@ def _distinct(tasks: list[EvaluationTask]) -> list[EvaluationTask]:
 
 def _own_pairs(pairs: Any, languages: Iterable[str] | None = None) -> EvaluationTask:
     """Load the task of own pairs, from files or from memory."""
-    parts = pairs.values() if isinstance(pairs, Mapping) and not is_in_memory(pairs) else [pairs]
-    if any(map(is_in_memory, parts)):
+    if holds_pairs(pairs):
         return PairsTask.load(pairs, languages)
     return load_task(PairsTask.name, {"data": pairs} | ({"languages": [*languages]} if languages else {}))
 

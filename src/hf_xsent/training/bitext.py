@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.fields import NEGATIVES
+from hf_xsent.data.readers.in_memory import holds_pairs
 from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources, state_columns
 from hf_xsent.data.readers.sources import BitextSource, refuse_missing
 from hf_xsent.data.sides import TextSides
@@ -21,6 +22,8 @@ from hf_xsent.training.dual_pivot.features import FeatureCache, FeatureRows
 from hf_xsent.training.settings import DataSettings
 
 logger = logging.getLogger(__name__)
+
+SPLITS = {"data": "train", "dev": "validation"}
 
 
 def check_bitext(arguments: DataSettings) -> None:
@@ -33,6 +36,17 @@ def check_bitext(arguments: DataSettings) -> None:
     _resolve(arguments)
 
 
+def as_files(settings: Any, splits: Mapping[str, str] = SPLITS) -> Any:
+    """Return settings whose pairs, ``data`` and ``dev``, are files; those in memory are written to the cache."""
+    written = {}
+    for name, split in splits.items() if isinstance(settings, Mapping) else ():
+        if holds_pairs(data := settings.get(name)):
+            options = {key: settings[key] for key in ("target_language", "cache_dir") if settings.get(key)}
+            sources = chain(*resolve_sources(data, split=split, **options).values())
+            written[name] = [f"{source.language}={source.path}" for source in sources]
+    return {**settings, **written} if written else settings
+
+
 def _resolve(arguments: DataSettings) -> tuple[list[BitextSource], list[BitextSource]]:
     """Return the sources of a recipe."""
     columns = parse_columns(arguments.columns)
@@ -43,10 +57,9 @@ def _sources(
     train: Any, dev: Any, target_language: str, columns: Any, others: bool = False
 ) -> tuple[list[BitextSource], list[BitextSource]]:
     """Return the sources of training and of dev pairs; ``columns`` may name those of either, and perhaps ``others``."""
-    given = {"train": train, "validation": dev}
     both = [
         [] if data is None else [*chain(*resolve_sources(data, target_language=target_language, split=split).values())]
-        for split, data in given.items()
+        for split, data in zip(SPLITS.values(), (train, dev), strict=True)
     ]
     sources = state_columns(chain(*both), columns, others)
     return sources[: len(both[0])], sources[len(both[0]) :]

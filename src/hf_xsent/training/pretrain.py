@@ -43,7 +43,8 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
 
     Settings are the keys of recipes (docs/settings.md), among them every field of transformers' TrainingArguments. The
     output folder receives the model, its tokenizer, the recipe and the reports. Return None if the run to resume is
-    finished. For pairs in memory use ``AlignmentTrainer``.
+    finished. ``data`` and ``dev`` may be pairs in memory, such as a Dataset: they are written to files in the cache,
+    which the recipe names.
 
     ```python
     from hf_xsent import pretrain

@@ -17,6 +17,7 @@ from hf_xsent.settings.declare import Names, settings_of, types_of
 from hf_xsent.settings.hints import suggestion
 from hf_xsent.settings.read import Flags, build_settings, check_known, read_values
 from hf_xsent.training.arguments import AlignmentTrainingArguments
+from hf_xsent.training.bitext import as_files
 from hf_xsent.training.settings import DataSettings, RunSettings, StartSettings
 
 _PARTS: dict[str, type[Any]] = {
@@ -24,12 +25,6 @@ _PARTS: dict[str, type[Any]] = {
     "data": DataSettings,
     "run": RunSettings,
     "training": AlignmentTrainingArguments,
-}
-
-
-_SAVED_BY = {  # what a recipe names by its path
-    "Dataset": "to_json('pairs.jsonl')",
-    "DataFrame": "to_json('pairs.jsonl', orient='records', lines=True)",
 }
 
 
@@ -74,11 +69,11 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
 
     Objectives are those of the last layer that names any; settings that it does not state come from earlier layers.
     """
-    _refuse_objects(layers)
     prefix = f"{where}: " if where else ""
     for number, layer in enumerate(layers):
         check_known(layer, recipe_settings(), "" if number else prefix)  # the first is that of the file
-    values = join_layers(layers)
+    values = as_files(join_layers(layers))
+    _refuse_object(values.get("model"))
     flags = dict(flags or {})
     method = _text(flags.get("method"), values.get("method"))
     if method not in METHODS:
@@ -111,22 +106,13 @@ def join_layers(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _refuse_objects(layers: Sequence[Mapping[str, Any]]) -> None:
-    """Raise an error for a model or pairs in memory, which a recipe cannot name."""
-    for layer in layers:
-        for name, what in {"model": "a folder or Hub id", "data": "paths", "dev": "paths"}.items():
-            given = layer.get(name)
-            values = given.values() if isinstance(given, dict) else [given]
-            parts = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
-            other = next((part for part in parts if not isinstance(part, str | PathLike | None)), None)
-            if other is not None:
-                kind = type(other).__name__
-                by = _SAVED_BY.get(kind, "model.save_pretrained('start')" if name == "model" else "lines of a TSV")
-                raise RecipeError(
-                    f"{name} takes {what}, which recipe.yaml records, not {kind}: save it by {by} and give its path, "
-                    "or train it without a recipe by AlignmentTrainer(model, TrainingArguments(…), pairs), which takes "
-                    "objects in memory"
-                )
+def _refuse_object(model: Any) -> None:
+    """Raise an error for a model in memory, which a recipe cannot name."""
+    if not isinstance(model, str | PathLike | None):
+        raise RecipeError(
+            f"model takes a folder or Hub id, which recipe.yaml records, not {type(model).__name__}: save it by "
+            "model.save_pretrained('start') and name that folder, or train it by AlignmentTrainer"
+        )
 
 
 def _types_of_method(config_class: Any) -> dict[str, Any]:

@@ -37,6 +37,11 @@ def is_in_memory(data: Any) -> bool:
     return isinstance(data, Iterable) or any(hasattr(data, name) for name in (_ARROW, "collect"))  # Table, LazyFrame
 
 
+def holds_pairs(data: Any) -> bool:
+    """Return whether ``data``, or one of its languages, holds pairs in memory."""
+    return is_in_memory(data) or (isinstance(data, Mapping) and any(map(is_in_memory, data.values())))
+
+
 def write_pairs(data: Any, folder: Path, template: BitextSource) -> list[BitextSource]:
     """Write the pairs of ``data`` to JSONL files, one per language, and return sources of these files.
 
