@@ -368,7 +368,7 @@ def test_several_objects_and_folders_are_compared_with_the_first(
     first, second = (scores.loc[(name, "de", "beside")] for name in names[:2])
     assert second.difference == pytest.approx(second.score - first.score, abs=1e-3)
     assert second.low <= second.difference <= second.high and isnan(first.difference)
-    assert "SentenceEmbedder 2 - SentenceEmbedder 1" in str(evaluation)
+    assert "SentenceEmbedder 2 - SentenceEmbedder 1" in repr(evaluation)
     named = evaluate({"start": start, "mine": str(tiny_encoders)}, pairs={"de": data})
     assert [report.groups for report in named.reports] == [alone[0], alone[0]] and "mine - start" in str(named)
 

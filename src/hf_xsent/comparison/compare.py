@@ -33,7 +33,7 @@ from hf_xsent.settings.declare import settings_of, types_of
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StudyResults:
     """The content of report.json, and the folder of the reports."""
 
@@ -70,6 +70,8 @@ class StudyResults:
     def __str__(self) -> str:
         """Return the report as Markdown."""
         return f"{report_document(self.data).markdown()}\nreport   {self.output / 'report.html'}"
+
+    __repr__ = __str__
 
 
 @command(Study, read_study, settings_of(CompareSettings), types_of(CompareSettings))

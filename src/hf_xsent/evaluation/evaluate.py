@@ -43,7 +43,7 @@ from hf_xsent.settings.command import command
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """The reports of all models, tasks, poolings, layers and dimensions; of several models, by their short names."""
 
@@ -64,6 +64,8 @@ class Evaluation:
             else:
                 tables.append(task_table(task, [report for report in self.reports if report.task == task.name]))
         return "\n\n".join([*tables, *self.notes]) + "\n"
+
+    __repr__ = __str__
 
     def to_pandas(self) -> Any:
         """Return a data frame with a row for each model, task, language or group of languages (``of``), and metric.
