@@ -133,6 +133,8 @@ def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
     path = Path(path)
     if os.path.exists(path) and not os.path.isfile(path):  # a folder, or a device such as /dev/stdout
         raise OutputError(f"{path} cannot be written: name a file in a folder where you may write")
+    if file := next(filter(os.path.isfile, path.parents), None):
+        raise OutputError(f"{file} is a file, not a folder: choose another output")
     with writing(path) as part:  # also finds names that are too long, and paths outside a disk
         part.touch()
         part.unlink()

@@ -138,6 +138,8 @@ def test_the_input_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"de\.jsonl would overwrite an input"):
         _mine({"de": file}, tmp_path)
     assert "mine" in file.read_text("utf-8")
+    with pytest.raises(OutputError, match=r"de\.jsonl is a file, not a folder: choose another output"):
+        mine_negatives({"de": file}, file, Words())
 
 
 @pytest.mark.parametrize(

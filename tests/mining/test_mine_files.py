@@ -297,7 +297,7 @@ def test_the_faster_precision_is_chosen_and_the_pairs_are_the_same(
     ("output", "settings", "message"),
     [
         ("folder", {}, "folder cannot be written"),
-        ("a.txt/out.tsv", {}, "File exists: .*a.txt"),
+        ("a.txt/out.tsv", {}, "a.txt is a file, not a folder"),
         ("folder/../b.txt", {}, "b.txt would overwrite an input"),
         ("gold.tsv", {"calibrate": "gold.tsv"}, "gold.tsv would overwrite an input"),
         ("out.tsv", {"work": "b.txt"}, "Not a directory: .*b.txt"),
