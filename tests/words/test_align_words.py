@@ -54,10 +54,9 @@ def test_mined_negatives_remain(tmp_path: Path, encoder_folders: dict[str, Path]
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("pairs.tsv", "would overwrite an input or another output"),
         ("out.jsonl.gz", "compressed file: .* without .gz"),
         ("folder", "cannot be written: name a file"),
-        ("out.parquet", "as Parquet: name the output .jsonl or .links"),
+        *((f"out{suffix}", "name the output .jsonl or .links") for suffix in (".tsv", ".csv", ".parquet")),
     ],
 )
 def test_an_output_that_cannot_be_is_refused_before_a_model_is_loaded(bitext: Path, name: str, message: str) -> None:

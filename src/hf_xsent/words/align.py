@@ -51,9 +51,9 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     ```
     """
     source = open_pairs(settings)
+    if Path(settings.output).suffix.lower() in (".tsv", ".csv", ".parquet"):
+        raise OutputError(f"cannot write {settings.output}: name the output .jsonl or .links")
     check_output(settings.output, source.files)
-    if Path(settings.output).suffix.lower() == ".parquet":
-        raise OutputError(f"cannot write {settings.output} as Parquet: name the output .jsonl or .links")
     size = _ALL_PAIRS if settings.aligner == "statistical" else PAIRS_PER_PART
     pairs = store_pairs({source.language: [source]}, settings.work_folder / "pairs")
     ours = settings if settings.engine == "local" else replace(settings, device="cpu")
