@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -31,11 +31,13 @@ def write_distinct(
     max_rows: int | None = None,
     choice: str = "first",
     rows_per_batch: Callable[[int], int] = lambda _: ROWS_AT_ONCE,
+    preferred: Sequence[str] = (),
 ) -> None:
     """Write rows without repetitions, and their counts into the metadata, from which `read_counts` reads them.
 
     columns: name and Arrow type of each column; columns without any value are omitted.
     key: the hash of a row; rows of equal hashes are repetitions. Without it, all rows are distinct.
+    preferred: of equal rows, write the first that has any of these columns, else the first.
     max_rows, choice: write the ``first`` rows, without reading many more, or ``random`` ones.
     rows_per_batch: rows of a batch, by the number of rows written.
     """
@@ -56,7 +58,10 @@ def write_distinct(
                 if np.count_nonzero(_distinct(hashes_path, key, count)) >= (max_rows or 0):
                     break
                 stop = 2 * count
-    selected = _distinct(hashes_path, key, count)
+    table = pa.ipc.open_file(pa.memory_map(str(rows_path))).read_all()
+    table = table.select([name for name in table.column_names if table.column(name).null_count < count])
+    valid = [table.column(name).is_valid().to_numpy() for name in preferred if name in table.column_names]
+    selected = _distinct(hashes_path, key, count, np.any(valid, axis=0) if valid else None)
     chosen = np.flatnonzero(selected)
     counts.remove("repeated", count - len(chosen))
     if max_rows is not None:
@@ -64,18 +69,16 @@ def write_distinct(
         selected[chosen[max_rows:]] = False
         counts.remove("max_pairs", len(chosen[max_rows:]))
     counts.retained = int(np.count_nonzero(selected))
-    table = pa.ipc.open_file(pa.memory_map(str(rows_path))).read_all()
-    table = table.select([name for name in table.column_names if table.column(name).null_count < count])
     _write_selected(path, table, selected, counts, rows_per_batch(counts.retained))
     rows_path.unlink()
     hashes_path.unlink()
 
 
-def _distinct(hashes: Path, key: Any, count: int) -> Mask:
-    """Return a mask of the rows that repeat no earlier one."""
+def _distinct(hashes: Path, key: Any, count: int, preferred: Mask | None = None) -> Mask:
+    """Return a mask of the rows that repeat no earlier or preferred one."""
     if key is None or not count:
         return np.ones(count, dtype=np.bool_)
-    return first_occurrences(np.memmap(hashes, dtype=np.uint64, mode="r"))
+    return first_occurrences(np.memmap(hashes, dtype=np.uint64, mode="r"), preferred)
 
 
 def _write_selected(path: Path, table: Any, selected: Mask, counts: CleaningCounts, batch_rows: int) -> None:

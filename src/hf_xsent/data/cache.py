@@ -16,7 +16,7 @@ from hf_xsent.data.arrow import read_batches, read_counts, write_distinct
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.data.readers.fields import LinkedPair, arrow_columns
+from hf_xsent.data.readers.fields import NEGATIVES, LinkedPair, arrow_columns
 from hf_xsent.data.readers.formats import OnError, read_linked_pairs
 from hf_xsent.data.readers.hub import hub_commit
 from hf_xsent.data.readers.sources import BitextSource
@@ -27,7 +27,7 @@ from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 15  # increase it when cached pairs, their counts or warnings change
+FORMAT_VERSION = 16  # increase it when cached pairs, their counts or warnings change
 PAIRS_FILE = "pairs.arrow"
 
 
@@ -61,8 +61,8 @@ class CachedPairs:
         counts = CleaningCounts()
         drop_repeats = self.cleaning is not None and self.cleaning.repeated
         key = (lambda pair: hash_texts(*pair[:2])) if drop_repeats else None
-        pairs, path = self._passing_pairs(counts), folder / PAIRS_FILE
-        write_distinct(path, arrow_columns(), pairs, counts, key, self.max_pairs, self.max_pairs_choice)
+        pairs, path, more = self._passing_pairs(counts), folder / PAIRS_FILE, ("links", *NEGATIVES)
+        write_distinct(path, arrow_columns(), pairs, counts, key, self.max_pairs, self.max_pairs_choice, preferred=more)
         counts.require_pairs(" and ".join(source.name for source in self.sources))
 
     def _passing_pairs(self, counts: CleaningCounts) -> Iterator[LinkedPair]:

@@ -21,5 +21,9 @@ def test_first_occurrences_are_those_of_a_set(numbers: list[int], rows_at_once: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repeats, "ROWS_AT_ONCE", rows_at_once)
         first = first_occurrences(hashes)
+        preferred = first_occurrences(hashes, np.arange(len(hashes)) % 2 == 1)
     seen: set[int] = set()
     assert first.tolist() == [not (value in seen or seen.add(value)) for value in numbers]
+    rows = [min((row for row, other in enumerate(numbers) if other == value), key=lambda row: (row % 2 == 0, row))
+            for value in {*numbers}]  # fmt: skip
+    assert np.flatnonzero(preferred).tolist() == sorted(rows)

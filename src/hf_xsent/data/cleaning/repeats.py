@@ -31,8 +31,8 @@ def shuffle_key(numbers: Rows | Hashes) -> Hashes:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def first_occurrences(hashes: Hashes) -> npt.NDArray[np.bool_]:
-    """Return a mask of the rows whose hash occurs for the first time, found in parts of about ``ROWS_AT_ONCE`` rows.
+def first_occurrences(hashes: Hashes, preferred: npt.NDArray[np.bool_] | None = None) -> npt.NDArray[np.bool_]:
+    """Return a mask of the first row of each hash, of ``preferred`` rows if any, by parts of ``ROWS_AT_ONCE`` rows.
 
     >>> first_occurrences(np.array([5, 7, 5, 5, 9], np.uint64)).tolist()
     [True, True, False, False, True]
@@ -42,5 +42,7 @@ def first_occurrences(hashes: Hashes) -> npt.NDArray[np.bool_]:
     for part in range(len(starts)):  # equal hashes are in one part
         blocks = (hashes[start : start + ROWS_AT_ONCE] % np.uint64(len(starts)) == part for start in starts)
         rows = np.concatenate([start + np.flatnonzero(block) for start, block in zip(starts, blocks, strict=True)])
+        if preferred is not None:
+            rows = rows[np.argsort(~preferred[rows], kind="stable")]
         first[rows[np.unique(hashes[rows], return_index=True)[1]]] = True
     return first

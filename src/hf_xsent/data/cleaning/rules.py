@@ -189,7 +189,7 @@ class PairRules:
 class CleaningRules(PairRules):
     """Rules that remove pairs of training data."""
 
-    repeated: bool = setting(True, "Retain the first of equal pairs of a language, ignoring case and whitespace.")
+    repeated: bool = setting(True, "Remove repeated pairs, ignoring case and whitespace; links and negatives stay.")
 
 
 @lru_cache(maxsize=1)  # the languages of a run share it
