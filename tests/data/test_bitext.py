@@ -81,6 +81,7 @@ def test_languages_with_the_same_targets_hold_the_same_ones_out(tmp_path: Path) 
     assert train.languages == {"de": 170, "fr": 170, "it": 170}
     counts = train.report.languages["de"]
     assert (counts.read, counts.retained, counts.removed) == (200, 170, {"held_out": 30})
+    assert dev.report.languages["de"].removed == {"training": 170} and dev.report.total.retained == 90
     assert bitext.report.languages["de"].retained == 200
     assert dev.pairs("de")[1] == dev.pairs("fr")[1] == dev.pairs("it")[1]
 
@@ -102,6 +103,15 @@ def test_repeated_pairs_go_across_files_and_batches(tmp_path: Path) -> None:
     assert bitext.report.total.removed == {"repeated": 6_001}
     everything = load_bitext({"de": [first, second]}, cache_dir=tmp_path / "cache", cleaning=None)
     assert len(everything) == 24_002
+
+
+def test_of_equal_pairs_the_first_with_links_or_negatives_stays(tmp_path: Path) -> None:
+    pairs = [{"source": source, "target": target} for source, target in _sentences("de", 4)]
+    more = [*pairs, pairs[2] | {"origin": "web"}, pairs[1] | {"target_negatives": ["x"]}, pairs[1] | {"links": "0-0"}]
+    bitext = load_bitext({"de": more}, cache_dir=tmp_path)
+    rows = [pairs[0], pairs[2], pairs[3], more[5]]
+    assert list(bitext) == [row | {"language": "de"} for row in rows]
+    assert bitext.report.total.removed == {"repeated": 3}
 
 
 @pytest.mark.parametrize("repeats", [1, 7])

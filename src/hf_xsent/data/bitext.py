@@ -23,6 +23,7 @@ from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_digest
+from hf_xsent.logs import Progress
 from hf_xsent.settings.read import read_settings
 
 __all__ = ["Bitext", "BitextSource", "load_bitext", "read_pairs", "resolve_sources"]
@@ -261,8 +262,6 @@ class Bitext:
 
     def sentences(self, side: str) -> Iterator[str]:
         """Yield every ``source`` or ``target`` sentence of the files, held-out pairs included."""
-        from hf_xsent.logs import Progress
-
         for columns, _ in Progress(self._batches, desc=f"reading the {side} side", unit=" batches", delay=2):
             yield from columns[side].to_pylist()
 
@@ -298,7 +297,9 @@ class Bitext:
         if empty:
             raise DataError(f"{empty[0]} has no training pairs besides the held-out ones: lower --dev_pairs")
         train.report = self.report.of_part(train.languages, "held_out")
-        return train, self._part(dev_rows)
+        dev = self._part(dev_rows)
+        dev.report = self.report.of_part(dev.languages, "training")
+        return train, dev
 
 
 def _rows_of_lowest_hashes(hashes: Hashes, count: int, seed: int) -> Rows:
