@@ -432,6 +432,12 @@ def test_moses_files_of_unequal_length_are_named(tmp_path: Path) -> None:
         list(read_pairs(_source(tmp_path / "p")))
 
 
+def test_two_tables_are_no_moses_pair(tmp_path: Path) -> None:
+    names = [str(_file(tmp_path, name, "ein Hund\ta dog\neine Katze\ta cat\n")) for name in ("a.tsv", "b.tsv")]
+    with pytest.raises(DataError, match=r"a\.tsv seems to be a table or records, not text"):
+        list(read_pairs(_source(Path(",".join(names)))))
+
+
 def test_unknown_formats_codes_and_missing_files_are_named_early(tmp_path: Path) -> None:
     path = _file(tmp_path, "x.tsv", "a\tb\n")
     with pytest.raises(DataError, match="unknown language code 'deuu'"):
@@ -525,6 +531,17 @@ def test_a_first_row_that_is_a_pair_is_not_a_header(tmp_path: Path) -> None:
     for row in ("score\tresult", "Quelle\tSource", "Text\tThe text", "1\tone"):
         path = _file(tmp_path, "pairs.tsv", f"{row}\nzwei\ttwo\n")
         assert len(list(read_pairs(_source(path)))) == 2, row
+
+
+@pytest.mark.parametrize(("row", "is_logged"), [("l1_text\tl2_text", True), ("Hund\tdog", False)])
+def test_a_first_pair_of_lower_case_names_is_logged(
+    tmp_path: Path, row: str, is_logged: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = _file(tmp_path, "pairs.tsv", f"{row}\nzwei\ttwo\n")
+    assert len(list(read_pairs(_source(path)))) == 2
+    assert ("pairs.tsv:1: l1_text and l2_text are read as a pair; if they name columns" in caplog.text) == is_logged
+    caplog.clear()
+    assert len(list(read_pairs(_source(path, columns=tuple(row.split("\t")))))) == 1 and not caplog.text
 
 
 def test_a_header_whose_columns_are_not_clear_asks_for_them(tmp_path: Path) -> None:

@@ -201,9 +201,11 @@ def test_columns_may_be_lists(tmp_path: Path, columns: object) -> None:
     assert _read(f"de={path}", columns=columns) == {"de": PAIRS}
 
 
-def test_headers_of_tables_have_origin_and_licence_in_any_case(tmp_path: Path) -> None:
-    (tmp_path / "de.tsv").write_text("Source\tTarget\tOrigin\tLicense\nein Hund\ta dog\tweb\tCC0\n")
-    ((source,),) = resolve_sources(str(tmp_path / "de.tsv")).values()
+@pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet"])
+def test_origin_and_licence_are_columns_in_any_case(tmp_path: Path, suffix: str) -> None:
+    names = ("Source", "Target", "Origin", "License")
+    path = _write(tmp_path / f"de.{suffix}", names, [("ein Hund", "a dog", "web", "CC0")])
+    ((source,),) = resolve_sources(path).values()
     assert list(read_linked_pairs(source)) == [("ein Hund", "a dog", None, None, None, "web", "CC0")]
 
 

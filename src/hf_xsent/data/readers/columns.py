@@ -62,6 +62,9 @@ def is_header(cells: Sequence[str], language: str, target_language: str) -> bool
         return True
     cells = ["index" if _INDEX_OF_PANDAS.fullmatch(cell) else cell for cell in cells]
     names = [_parse_name(cell) for cell in cells]
+    both = [matching_tags([name.tag for name in names], code) for code in (language, target_language)]
+    if len(cells) > 2 and all(both):
+        return True
     if _NO_NAME in names or len(set(names)) == 1 or any(map(_PUNCTUATION.search, cells)):
         return False
     named = {find_language(name.tag).code for name in names if name.tag and name.tag not in _OTHER}

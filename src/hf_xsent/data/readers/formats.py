@@ -16,9 +16,10 @@ from typing import Any, Literal, TypeVar
 from hf_xsent.data.identification import check_order
 from hf_xsent.data.readers.catalogs import read_mo, read_po
 from hf_xsent.data.readers.columns import CURE, LANGUAGE, choose_columns, is_header, language_of_columns, names_of_sides
+from hf_xsent.data.readers.compression import lines_or_errors
 from hf_xsent.data.readers.fields import LEDGER, LICENCE, LICENSE, PAIR_FIELDS, LinkedPair, checked_pair
 from hf_xsent.data.readers.records import names_of, open_parquet, read_dataset, read_jsonl, value_of
-from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.data.readers.sources import BitextSource, refuse_table
 from hf_xsent.data.readers.tables import read_csv, read_moses, read_tsv
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.errors import DataError
@@ -82,6 +83,8 @@ def _read(source: BitextSource) -> Numbered[Texts]:
     if source.format == "datasets":
         return _pairs_of_records(source, read_dataset(source.path, source.split))
     if source.format == "moses":
+        for file in source.files:
+            refuse_table(file, (line for _, line in lines_or_errors(file) if isinstance(line, str)))
         return read_moses(*source.files)
     (path,) = source.files
     if source.format == "tmx":
@@ -108,7 +111,7 @@ def _pairs_of_table(source: BitextSource, rows: Numbered[list[str]]) -> Numbered
         if isinstance(cells, DataError):
             yield number, cells
             continue
-        if sides is None:
+        if sides is None and len(cells) > 1:
             if len(numbers) != 2 or is_header(cells, source.language, source.target_language):
                 names = [cell.strip() for cell in cells]
                 sides = _choose(source, source.place(number), names)
@@ -116,12 +119,15 @@ def _pairs_of_table(source: BitextSource, rows: Numbered[list[str]]) -> Numbered
                 ledger = [names.index(name) if name in LEDGER and name in names else None for name in PAIR_FIELDS[2:]]
                 continue
             sides = numbers[0], numbers[1]
-        first, second = sides
-        if len(cells) > max(sides):
+            if all(cell.isidentifier() and cell.islower() for cell in map(str.strip, cells)):
+                words, cure = " and ".join(cells), "if they name columns, state the two of the sentences as columns"
+                logger.warning("%s: %s are read as a pair; %s", source.place(number), words, cure)
+        first, second = both = sides or (0, 1)
+        if len(cells) > max(both):
             stated = [cells[column] if column is not None and column < len(cells) else None for column in ledger]
             yield number, (cells[first], cells[second], *stated)
         else:
-            missing = (source.columns or sides)[sides.index(max(sides))]
+            missing = (source.columns or both)[both.index(max(both))]
             place, tables = source.place(number), "lines of TSV are source<TAB>target, lines of CSV source,target"
             error = f"{place}: no column {missing!r} (numbers count from 0), since the line has {len(cells)}; {tables}"
             yield number, DataError(error)
@@ -139,16 +145,17 @@ def _pairs_of_records(
             yield number, DataError(f"{source.place(number)}: a pair needs two columns, not only {', '.join(names)}")
             continue
         sides = sides or _choose_names(source, names)
-        licence = record.get(LICENCE) or record.get(LICENSE)
-        others = map(record.get, PAIR_FIELDS[2:-1])
-        yield number, (value_of(record, sides[0]), value_of(record, sides[1]), *others, licence)
+        others = {name.lower(): value for name, value in record.items()}
+        others[LICENCE] = others.get(LICENCE) or others.get(LICENSE)
+        yield number, (*(value_of(record, side) for side in sides), *map(others.get, PAIR_FIELDS[2:]))
 
 
 def _pairs_of_parquet(source: BitextSource) -> Numbered[Texts]:
     """Yield the pairs of a Parquet file; no other columns are read."""
     with open_parquet(source.path) as file:
         sides = _choose_names(source, _names_of_parquet(file))
-        batches = file.iter_batches(batch_size=1000, columns=[*sides, *PAIR_FIELDS[2:], LICENSE])
+        others = (name for name in file.schema_arrow.names if name.lower() in (*PAIR_FIELDS[2:], LICENSE))
+        batches = file.iter_batches(batch_size=1000, columns=[*sides, *others])
         records = (record for batch in batches for record in batch.to_pylist())
         yield from _pairs_of_records(source, enumerate(records, start=1), sides)
 
