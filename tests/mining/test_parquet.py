@@ -57,10 +57,10 @@ def test_pairs_have_the_ids_of_the_files_and_gold_may_use_them(folder: Path, nam
     gold = ["\t".join(pairs[f"a{number}", f"b{number}"]) + "\n" for number in range(40, 60)]
     (folder / "gold.tsv").write_text("".join(gold))
     sides = name.format("a"), name.format("b")
-    calibrated = _mine(folder, *sides, "gold.out.tsv", calibrate=folder / "gold.tsv", vectors=folder / "again")
+    calibrated = _mine(folder, *sides, "gold.out.tsv", calibrate=folder / "gold.tsv")
     assert calibrated.count(b"\n") == 21
-    again = pq.read_table(folder / "again" / "source")
-    assert again["id"].to_pylist()[:2] == [1000, 1007]
+    with pytest.raises(DataError, match="has its vectors already: drop vectors"):
+        _mine(folder, *sides, "x.tsv", vectors=folder / "again")
 
 
 @pytest.mark.parametrize("form", ["doc{}", "{:05}"])

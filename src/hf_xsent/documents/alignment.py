@@ -47,7 +47,6 @@ def align_documents(
     *,
     source_paragraphs: Sequence[int] | None = None,
     target_paragraphs: Sequence[int] | None = None,
-    weights: Weights | None = None,
 ) -> list[AlignedSpans]:
     """Align two lists of sentences, up to four of one side with up to four of the other, in order.
 
@@ -71,7 +70,7 @@ def align_documents(
     encoder = Encoder(model, least_max_length=MAX_LENGTH)
     source = EncodedDocument.from_sentences(source_sentences, encoder.encode(list(source_sentences)), source_paragraphs)
     target = EncodedDocument.from_sentences(target_sentences, encoder.encode(list(target_sentences)), target_paragraphs)
-    return align_sides(source, target, encoder.encode, (source_sentences, target_sentences), weights=weights)
+    return align_sides(source, target, encoder.encode, (source_sentences, target_sentences))
 
 
 def align_sides(
@@ -80,7 +79,6 @@ def align_sides(
     encode: Callable[[Sequence[str]], np.ndarray],
     sentences: tuple[Sequence[str], Sequence[str]],
     names: tuple[str, str] = ("source", "target"),
-    weights: Weights | None = None,
 ) -> list[AlignedSpans]:
     """Align documents from their sentence embeddings; errors and warnings name the documents by ``names``.
 
@@ -88,12 +86,11 @@ def align_sides(
     confident pair of single sentences, spans are encoded as one text for a second search. Last, skipped sentences are
     paired if they are confident translations of each other.
     """
-    weights = weights or Weights()
     for side, name in ((source, names[0]), (target, names[1])):
         check_finite(side.vectors, "float32", partial("sentence {1} (from 0) of {0}".format, name))
     anchors = find_anchors(source, target)
     _check_order(anchors, names)
-    beads = search(source, target, anchors, weights)
+    beads = search(source, target, anchors, Weights())
     doubtful = doubtful_spans(source, target, anchors, beads)
     if any(doubtful):
         source, target = (
@@ -102,7 +99,7 @@ def align_sides(
             else side
             for side, spans, texts in zip((source, target), doubtful, sentences, strict=True)
         )
-        beads = search(source, target, anchors, weights)
+        beads = search(source, target, anchors, Weights())
     beads = pair_moved(source, target, anchors.scale, beads)
     scores = [_score(source, target, anchors.scale, *bead) if all(bead) else None for bead in beads]
     _check_scores(scores, names)

@@ -28,12 +28,8 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
     text = "\n".join(texts)
     if split == "text":
         if language is not None and (other := contradicting_language(texts, language)) is not None:
-            logger.warning(
-                "%s seems to be %s, not %s: check --languages",
-                path,
-                find_language(other).name,
-                find_language(language).name,
-            )
+            names = [find_language(code).name for code in (other, language)]
+            logger.warning("%s seems to be %s, not %s: check --languages", path, *names)
         document = split_text(text, language or identify_language([text]) or "und")
     else:
         document = split_lines(text)

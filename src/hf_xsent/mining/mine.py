@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +67,10 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     source, target = (_open_side(each, encoder, settings) for each in inputs)
     sides = source.sentences, target.sentences
     gold = None if settings.calibrate is None else read_gold(settings.calibrate, sides, inputs)
-    for name, side, read in (("source", source, inputs[0]), ("target", target, inputs[1])):
+    for name, side in (("source", source), ("target", target)):
         side.fill(fill)
         if settings.vectors is not None:
-            write_vectors(Path(settings.vectors, name), side, read.ids, fill)
+            write_vectors(Path(settings.vectors, name), side, fill)
     index, recall = choose_index(settings.index, len(sides[0]), len(sides[1])), None
     if index is None:
         of_source, of_target = search(work, source, target, settings.k, settings.memory_mib, settings.device, fill)
@@ -113,6 +113,8 @@ def _check_files(settings: MineSettings) -> None:
     for path in (source, target):
         if not is_parquet(path):
             refuse_missing(path)
+        elif settings.vectors is not None:
+            raise DataError(f"{path} has its vectors already: drop --vectors, which writes those of text")
     if source.exists() and target.exists() and source.samefile(target):
         raise DataError(f"{source} is both source and target: give the file of the other language")
     check_output(settings.output, [source, target, *([settings.calibrate] if settings.calibrate else [])])
@@ -127,13 +129,8 @@ def _calibrate(mined: MinedPairs, gold: set[tuple[int, int]]) -> float:
         raise DataError(
             "no gold pair was mined, so no threshold can be chosen: check the gold pairs, or give a threshold"
         )
-    logger.info(
-        "threshold %.6f: precision %.1f, recall %.1f, F1 %.1f on the pairs with a sentence of a gold pair",
-        best.threshold,
-        best.precision,
-        best.recall,
-        best.f1,
-    )
+    metrics = "threshold %.6f: precision %.1f, recall %.1f, F1 %.1f on the pairs with a sentence of a gold pair"
+    logger.info(metrics, *astuple(best))
     return best.threshold
 
 

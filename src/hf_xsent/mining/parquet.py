@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,6 @@ from hf_xsent.runs.identity import first_difference, identify_files
 from hf_xsent.runs.store import Store
 
 ID, TEXT, VECTOR = "id", "text", "embedding"
-IdsOfLines = Callable[[np.ndarray], Any]  # line numbers to an array of their ids
 _LENGTHS = "rows without a vector, or vectors of different lengths: encode its texts again"
 
 
@@ -32,10 +31,10 @@ def is_parquet(path: str | Path) -> bool:
     return path.suffix.lower() == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
 
 
-def write_vectors(folder: Path, vectors: VectorStore, ids: IdsOfLines, fill: Fill = Store.fill) -> None:
-    """Write the sentences of a store with their vectors; ``ids`` returns the column ``id`` of some lines."""
+def write_vectors(folder: Path, vectors: VectorStore, fill: Fill = Store.fill) -> None:
+    """Write the sentences of a store with their line numbers and vectors."""
     names = [f"{number:05d}.parquet" for number in range(vectors.sentences.batch_count)]
-    fill(Store(folder, vectors.made_from), names, WritingJob(vectors, ids), "writing vectors")
+    fill(Store(folder, vectors.made_from), names, WritingJob(vectors), "writing vectors")
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,6 @@ class WritingJob:
     """Write a batch of sentences and their vectors."""
 
     vectors: VectorStore
-    ids: IdsOfLines
 
     def __call__(self, name: str, path: Path) -> None:
         """Write a Parquet file."""
@@ -51,7 +49,7 @@ class WritingJob:
         import pyarrow.parquet as pq
 
         number, sentences = int(Path(name).stem), self.vectors.sentences
-        table = pa.table({ID: self.ids(sentences.line_numbers(number)), TEXT: sentences.batch(number)})
+        table = pa.table({ID: sentences.line_numbers(number), TEXT: sentences.batch(number)})
         rows = self.vectors.read([self.vectors.names[number]])[:]
         pq.write_table(append_vectors(table, VECTOR, np.asarray(rows), self.vectors.identity), path)
 
