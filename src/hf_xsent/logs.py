@@ -37,6 +37,16 @@ def configure_logging(verbose: bool = False) -> None:
         transformers.logging.disable_progress_bar()
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show only warnings and errors in the block."""
+    logging.disable(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
 class TqdmHandler(logging.Handler):
     """Write log lines to standard error, above the progress bars that are on it."""
 
@@ -96,5 +106,5 @@ class Progress(tqdm):
         """Draw the bar, or log a line; an empty ``msg`` clears the bar."""
         if not self._in_lines:
             super().display(msg, pos)
-        elif msg is None:
+        elif msg is None and self.n > self.last_print_n:  # `close` displays the last state again
             logger.info("%s", str(self))
