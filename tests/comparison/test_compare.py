@@ -189,6 +189,14 @@ def test_processes_with_one_output_folder_share_the_runs(study: StudyFile, monke
     assert all(row["state"] == "finished" for row in results["runs"])
 
 
+def test_a_dry_run_estimates_the_time_of_each_training_that_is_left(study: StudyFile) -> None:
+    study.write(seeds=[0, 1])
+    table: Any = comparing.compare(study.path, output=study.out, dry_run=True)
+    trained = [[f"TR, cls, seed {seed}", 4, "1 minute", "to do"] for seed in (0, 1)]
+    assert [row[:4] for row in table.rows] == [["none, cls", 0, "", "to do"], *trained]
+    assert not (study.out / "runs").exists()
+
+
 def test_an_output_folder_that_is_a_file_is_an_error(study: StudyFile):
     study.write()
     study.out = study.path

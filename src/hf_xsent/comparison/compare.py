@@ -24,11 +24,13 @@ from hf_xsent.comparison.study import Study, Variant, check_data, check_each, ch
 from hf_xsent.errors import TrainingError
 from hf_xsent.evaluation.registry import load_task
 from hf_xsent.files import digest
-from hf_xsent.logs import configure_logging
+from hf_xsent.logs import configure_logging, quiet
 from hf_xsent.pages.tables import Table
 from hf_xsent.runs.claim import claim
 from hf_xsent.settings.command import command
 from hf_xsent.settings.declare import settings_of, types_of
+from hf_xsent.training.measuring import readable_time, seconds_per_step
+from hf_xsent.training.pretrain import pretrain
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +82,7 @@ def compare(study: Study) -> StudyResults | Table:
 
     The report lists failed runs, with which the call ends in an error after all others; the next call tries them again.
     Several processes with the same study and output folder share the runs: each takes the next run that no other
-    process works on. A dry run only checks the study, and returns a table of its runs.
+    process works on. A dry run checks the study, and returns a table of its runs with the estimated time of training.
 
     ```python
     from hf_xsent import compare
@@ -93,8 +95,7 @@ def compare(study: Study) -> StudyResults | Table:
     configure_logging()
     runs = list_runs(study)
     if study.dry_run:
-        rows = [[run.name, run.steps, "finished" if run.finished else "to do", run.folder.name] for run in runs]
-        return Table(["run", "steps", "state", "folder"], rows)
+        return _dry_run(runs)
     with _sigterm_as_interrupt():
         _run_all(study, runs)
     results = _report(study, runs)
@@ -136,6 +137,21 @@ def _plan_runs(study: Study, variants: Iterable[Variant], identities: Mapping[st
             folder = run_folder(study.output / "runs", run)
             planned.append((-1 if seed is None else number, replace(run, folder=folder)))
     return [run for _, run in sorted(planned, key=lambda numbered: numbered[0])]
+
+
+def _dry_run(runs: Sequence[Run]) -> Table:
+    """List the runs; estimate the time of each training that is left from a few steps of its method."""
+    rows, times = list[list[object]](), dict[tuple[str, str], str]()
+    for run in runs:
+        method, left = (run.method, run.pooling), not (run.finished or run.has_model)
+        if left and method not in times:
+            logger.info("a few steps of %s", run.name)
+            with quiet():
+                trainer: Any = pretrain(**run.settings(), dry_run=True)
+            times[method] = readable_time(run.steps * seconds_per_step(trainer.args, trainer.state.log_history))
+        state = "finished" if run.finished else "to do"
+        rows.append([run.name, run.steps, times[method] if left else "", state, run.folder.name])
+    return Table(["run", "steps", "training", "state", "folder"], rows)
 
 
 def _run_all(study: Study, runs: Sequence[Run]) -> None:

@@ -59,7 +59,7 @@ class CompareSettings:
         local=True,
         aliases=("o",),
     )
-    dry_run: bool = setting(False, "Validate and list the runs without training.", results=False)
+    dry_run: bool = setting(False, "Validate and list the runs, and estimate the time of training.", results=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from transformers import XLMRobertaConfig, XLMRobertaModel, XLMRobertaTokenizer,
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.errors import DataError, MissingExtraError, OutputError, did_you_mean
 from hf_xsent.files import write_json, write_text
+from hf_xsent.logs import quiet
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import quiet_loading
 from hf_xsent.pages.charts import standalone
@@ -143,11 +143,8 @@ def django_catalogues(languages: Sequence[str]) -> dict[str, list[str]]:
 
 def new_encoder(data: Any, folder: Path) -> str:
     """Train a unigram tokenizer on the bitext; save it with a small XLM-R of random weights; return the folder."""
-    logging.disable(logging.INFO)  # training logs the counts of the same pairs
-    try:
+    with quiet():  # training logs the counts of the same pairs
         bitext = load_bitext(data, on_error="skip")
-    finally:
-        logging.disable(logging.NOTSET)
     texts = chain(bitext.sentences("source"), bitext.sentences("target"))
     tokenizer = XLMRobertaTokenizer().train_new_from_iterator(texts, VOCABULARY, show_progress=False)
     config = XLMRobertaConfig(

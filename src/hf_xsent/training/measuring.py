@@ -88,13 +88,17 @@ def count_measurements(arguments: AlignmentTrainingArguments, steps: int, pairs:
 
 def forecast(arguments: AlignmentTrainingArguments, steps: int, logs: Sequence[Mapping[str, float]]) -> str:
     """Describe the estimated cost of the full run, from the logs of a dry run."""
-    speeds = [log["pairs_per_second"] for log in logs if "pairs_per_second" in log]
-    speed = statistics.median(speeds[1:] or speeds)
-    step = pairs_per_step(arguments) / speed
+    step = seconds_per_step(arguments, logs)
     return (
-        f"{steps:,} steps of {step:.2f} s, {speed:.1f} pairs/s: "
+        f"{steps:,} steps of {step:.2f} s, {pairs_per_step(arguments) / step:.1f} pairs/s: "
         f"about {readable_time(steps * step)}; peak memory {peak_memory_mib():,} MiB"
     )
+
+
+def seconds_per_step(arguments: AlignmentTrainingArguments, logs: Sequence[Mapping[str, float]]) -> float:
+    """Estimate the seconds of a step from the logs of a dry run, of which the first step is warm-up."""
+    speeds = [log["pairs_per_second"] for log in logs if "pairs_per_second" in log]
+    return pairs_per_step(arguments) / statistics.median(speeds[1:] or speeds)
 
 
 def readable_time(seconds: float) -> str:
