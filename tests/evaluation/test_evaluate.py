@@ -299,7 +299,7 @@ def test_nothing_stays_behind(
             "give them to load_tasks instead",
         ),
         ("data/tatoeba", {}, "data/tatoeba is not a folder that contains .*: write TASK=FOLDER"),
-        (__file__, {}, f"write TASK=FOLDER, such as pairs={__file__}"),
+        (__file__, {}, f"{__file__} is a file: give pairs as pairs, other data as TASK={__file__}"),
         (["tatoeba=a", "tatoeba=b"], {}, "the task tatoeba is given twice: a and b"),
         ({"xquad_r": "folder"}, {}, "unknown task 'xquad_r': .*; the data xquad_r is for answer_retrieval"),
         ({"tatoba": "folder"}, {}, "unknown task 'tatoba': tasks are .*; did you mean"),

@@ -154,9 +154,10 @@ def find_tasks(folder: str | PathLike[str]) -> dict[str, str]:
     places = {name: task.find(folder) for name, task in TASKS.items()}
     found = {name: place for name, place in places.items() if place is not None}
     if not found:
+        if Path(folder).is_file():
+            raise RecipeError(f"{folder} is a file: give pairs as --pairs, other data as TASK={folder}")
         folders = ", ".join(dict.fromkeys(place for task in TASKS.values() for place in task.folders))
-        task = PairsTask if Path(folder).is_file() else TatoebaTask
-        example = f"{task.name}={'FOLDER' if folder in TASKS else folder}"
+        example = f"tatoeba={'FOLDER' if folder in TASKS else folder}"
         raise RecipeError(f"{folder} is not a folder that contains {folders}: write TASK=FOLDER, such as {example}")
     return found
 
