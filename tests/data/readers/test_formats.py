@@ -322,6 +322,7 @@ BAD_FILES = [
         )
         for links in ("9" * 5000 + "-0", " " * 100_000 + "x", 5, [1], {"a": 1})
     ),
+    ("x.tsv", b"# a note\nid\tde\ten\n1\ta\tb\n", r"x\.tsv:1: no column 1"),  # before the header
 ]
 
 
@@ -480,6 +481,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
         ("target\tsource\tnegatives", "a dog\tein Hund\ta cat"),
         ("de\ten", "ein Hund\ta dog"),
         ("English\tGerman", "a dog\tein Hund"),
+        ("Doc\tGerman\tEnglish\tTranslator", "n1\tein Hund\ta dog\tx"),
         ("id\ttext_deu\ttext_eng", "17\tein Hund\ta dog"),
         ("sentence1\tsentence2\tscore", "ein Hund\ta dog\t0.9"),
         ("\tde\ten", "0\tein Hund\ta dog"),  # DataFrame.to_csv with its index
