@@ -20,7 +20,9 @@ import torch
 from hf_xsent.data.benchmarks.bucc import load_bucc
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.calibration import best_threshold
-from hf_xsent.mining.margin import mine_bitext
+from hf_xsent.mining.index import nearest_by_index
+from hf_xsent.mining.margin import pairs_of_neighbours
+from hf_xsent.mining.neighbours import nearest_both_ways
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.runs.identity import identify_model
 
@@ -54,7 +56,8 @@ def main() -> None:
     results: dict[str, Any] = {}
     for index, probes in ((None, 0), *INDEXES):
         started = time.process_time()
-        mined = mine_bitext(sides[0], sides[1], index=index, probes=probes)
+        nearest = nearest_both_ways(*sides) if index is None else nearest_by_index(*sides, 4, index, probes)[:2]
+        mined = pairs_of_neighbours(*nearest, "ratio", "max")
         seconds = time.process_time() - started
         best = best_threshold(mined, bucc.gold)
         name = "exact" if index is None else f"{index}, {probes} probes" if index.startswith("IVF") else index

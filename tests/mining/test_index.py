@@ -7,7 +7,7 @@ import pytest
 
 from hf_xsent.errors import DataError
 from hf_xsent.mining.index import choose_index, nearest_by_index
-from hf_xsent.mining.margin import mine_bitext
+from hf_xsent.mining.margin import mine_bitext, pairs_of_neighbours
 
 pytest.importorskip("faiss", reason="faiss is not installed: the extra hf-xsent[mining] brings it")
 
@@ -21,7 +21,8 @@ def _sides(count: int = 600) -> tuple[np.ndarray, np.ndarray]:
 def test_an_index_that_looks_everywhere_finds_what_comparing_finds() -> None:
     source, target = _sides()
     exact = mine_bitext(source, target)
-    mined = mine_bitext(source, target, index="IVF8,Flat", probes=8)
+    *nearest, _ = nearest_by_index(source, target, 4, "IVF8,Flat", probes=8)
+    mined = pairs_of_neighbours(*nearest, "ratio", "max")
     assert np.array_equal(mined.source, exact.source)
     assert np.array_equal(mined.target, exact.target)
     np.testing.assert_allclose(mined.score, exact.score, rtol=1e-5)
@@ -76,4 +77,4 @@ def test_cosines_are_those_of_the_vectors_whatever_the_index_keeps(index: str) -
 )
 def test_an_index_that_faiss_cannot_make_raises(index: str, reason: str) -> None:
     with pytest.raises(DataError, match=f"cannot make the index '{index}' of 600 vectors .*{reason}.*: use a factory"):
-        mine_bitext(*_sides(), index=index)
+        nearest_by_index(*_sides(), 4, index)

@@ -119,8 +119,7 @@ def _read_cells(path: Path) -> dict[int, tuple[str, str]]:
             if has_names:
                 continue
         if len(cells) <= max(sides):
-            few = f"fewer than {max(sides) + 1} columns"
-            raise DataError(f"{path}:{number}: {few}: separate two texts or two line numbers by a tab")
+            raise DataError(f"{path}:{number}: fewer than {max(sides) + 1} columns: separate two cells by a tab")
         pairs[number] = cells[sides[0]], cells[sides[1]]
     if not pairs:
         raise DataError(f"{path} holds no gold pairs: give one pair per line")

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from hf_xsent.errors import DataError, did_you_mean
-from hf_xsent.mining.index import nearest_by_index
 from hf_xsent.mining.neighbours import Vectors, nearest_both_ways
 from hf_xsent.mining.top_k import Neighbours
 
@@ -60,8 +59,6 @@ def mine_bitext(
     k: int = 4,
     margin: str = "ratio",
     candidates: str = "max",
-    index: str | None = None,
-    probes: int | None = None,
     **options: Any,
 ) -> MinedPairs:
     """Find translations among two sets of embeddings.
@@ -72,8 +69,6 @@ def mine_bitext(
     candidates: ``forward`` takes each source with its best target, ``backward`` each target with its best source,
         ``intersection`` the pairs that are in both lists. ``max`` takes the pairs of both lists by descending score,
         and skips pairs with a sentence that is already used.
-    index: a faiss factory string such as ``IVF4096,Flat``, to replace the exact search; its recall is logged.
-    probes: cells of an IVF index to search per query, by default as many as give a recall of 95% on a sample.
     options: further arguments of the exact search, `nearest_both_ways`.
 
     Ties go to the lower source row, then to the lower target row. Duplicate embeddings are not merged.
@@ -81,11 +76,8 @@ def mine_bitext(
     for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
         if value not in choices:
             raise DataError(f"unknown {name} {value!r}: use one of {', '.join(choices)}{did_you_mean(value, choices)}")
-    if index is None:
-        of_source, of_target = nearest_both_ways(source_embeddings, target_embeddings, k, **options)
-    else:
-        of_source, of_target, _ = nearest_by_index(source_embeddings, target_embeddings, k, index, probes)
-    return pairs_of_neighbours(of_source, of_target, margin, candidates)
+    nearest = nearest_both_ways(source_embeddings, target_embeddings, k, **options)
+    return pairs_of_neighbours(*nearest, margin, candidates)
 
 
 def best_by_margin(source: Vectors, target: Vectors, k: int = 4, margin: str = "ratio") -> np.ndarray:
