@@ -262,6 +262,13 @@ def test_gold_that_does_not_fit_raises(folder: Path, gold: str, message: str) ->
     assert not (folder / "out.tsv").exists()
 
 
+@pytest.mark.parametrize("name", ["mined.parquet", "gold.csv"])
+def test_gold_in_another_format_is_refused(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(b"PAR1\0a1,b1\n")
+    with pytest.raises(DataError, match=f"{name} is not a TSV: give gold pairs as two texts or two line numbers"):
+        _mine(folder, calibrate=folder / name)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -10,7 +10,7 @@ import numpy as np
 
 from hf_xsent.data.readers.columns import guess_columns, is_header
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.sources import refuse_missing
+from hf_xsent.data.readers.sources import format_of_name, refuse_missing
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
 from hf_xsent.mining.margin import MinedPairs
@@ -106,6 +106,8 @@ def read_gold(
 def _read_cells(path: Path) -> dict[int, tuple[str, str]]:
     """Read the two columns of all lines that are not empty, by line number."""
     refuse_missing(path)
+    if format_of_name(path.name) not in (None, "tsv"):
+        raise DataError(f"{path} is not a TSV: give gold pairs as two texts or two line numbers, separated by a tab")
     pairs: dict[int, tuple[str, str]] = {}
     sides: tuple[int, int] | None = None
     for number, line in lines(path):
@@ -119,7 +121,7 @@ def _read_cells(path: Path) -> dict[int, tuple[str, str]]:
             if has_names:
                 continue
         if len(cells) <= max(sides):
-            raise DataError(f"{path}:{number}: fewer than {max(sides) + 1} columns: separate two cells by a tab")
+            raise DataError(f"{path}:{number}: fewer than {max(sides) + 1} columns: separate them by tabs")
         pairs[number] = cells[sides[0]], cells[sides[1]]
     if not pairs:
         raise DataError(f"{path} holds no gold pairs: give one pair per line")
