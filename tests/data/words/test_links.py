@@ -47,6 +47,6 @@ def test_links_of_units_lose_cut_words_and_repetitions() -> None:
     assert links_of_units([(1, 0), (0, 0), (2, 1), (3, 2)], ([0, 0, 1, -1], [0, 2, 3])) == [(0, 0), (1, 2)]
 
 
-def test_links_of_removed_pairs_do_not_count(tmp_path: Path) -> None:
-    rows = [{"source": "Hund", "target": "dog"}, {"source": "hund", "target": "Dog", "links": "0-0"}]
+def test_fields_of_removed_pairs_do_not_count(tmp_path: Path) -> None:
+    rows = [{"source": "Hund", "target": "dog"}, {"source": "hund", "target": "Dog", "origin": "web"}]
     assert load_bitext({"de": rows}, cache_dir=tmp_path).fields == {"source", "target"}
