@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
@@ -90,7 +90,7 @@ def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
         for metric in task.charts:
             if chart := _bars(f"{task.title}: {task.headings[metric]}", metric, of_task):
                 parts += [heading(f"{task.headings[metric]}, by language"), Html(chart)]
-        parts += _tables(task, of_task)
+        parts += [fold(f"{name}: all figures", report.table("", task).html()) for name, report in of_task.items()]
         sections[task.title] = parts
     about = [f"{name}: {join_settings(next(iter(reports[name].values())).settings)}" for name in names]
     return Document("Evaluation of " + ", ".join(names), about, sections)
@@ -104,11 +104,6 @@ def _bars(title: str, metric: str, reports: Mapping[str, Report]) -> str:
         if any(value is not None for value in values):
             rows[code if language_name(code) in rows else language_name(code)] = values
     return bar_chart(title, rows, list(reports)) if rows else ""
-
-
-def _tables(task: EvaluationTask, reports: Mapping[str, Report]) -> Iterator[Part]:
-    for name, report in reports.items():
-        yield fold(f"{name}: all figures", report.table("", task).html())
 
 
 def language_name(code: str) -> str:
