@@ -36,7 +36,7 @@ NOT_RUN = {  # reason: blocks that say so
     "hours": 7,  # tests/comparison runs smaller studies, training/test_further_stage.py smaller stages
     "layers": 1,  # layer 8 of tr-wtr-small.yaml; the tests' encoders have fewer
     "network": 2,
-    "hardware": 6,  # GPUs, a Ray cluster, an idle machine
+    "hardware": 5,  # GPUs, a Ray cluster, an idle machine
     "duckdb": 1,  # tests/mining/test_parquet.py reads the vectors with it
     "hub": 1,
     "runtimes": 11,  # other programs; make test-runtimes runs all that can be installed
