@@ -233,6 +233,8 @@ def test_the_trainer_of_pretrain_continues_or_replaces_its_run(
     trainer = pretrain(**settings, dev_pairs=0, max_steps=2, use_cpu=True, report_to="none", **SAVING)
     with pytest.raises(OutputError, match="holds a run"):
         trainer.train()
+    trainer.create_model_card()
+    assert "It continued the training of" not in (tmp_path / "out/README.md").read_text("utf-8")
     trainer.train(overwrite=True)
     assert facts_of_run(tmp_path / "out")["pairs"] == {"de": 16}
     trainer.args.max_steps = 4
@@ -458,6 +460,8 @@ def test_a_step_that_failed_leaves_nothing_for_the_resumed_run(
     ]
     trainers[0].add_callback(_Fails())
     with pytest.raises(RuntimeError, match="out of memory"):
+        trainers[0].train()
+    with pytest.raises(OutputError, match=r"continue it .* train\(resume_from_checkpoint=True\)"):
         trainers[0].train()
     trainers[0].train(resume_from_checkpoint=True)
     trainers[1].train()

@@ -46,6 +46,7 @@ class SavingTrainer(HubTrainer):
 
     saves_checkpoint = False  # while a checkpoint is being written
     _resumed: TrainerState | None = None  # of the checkpoint to resume from
+    run: Any = None  # the Run of the last call of train
     _own_optimizer: Any = None  # of an earlier call, with the settings and the moments of its run
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -87,7 +88,7 @@ class SavingTrainer(HubTrainer):
             self.optimizer, self.model_wrapped = None, self.model
         given, origin = self.optimizer, Origin.of(self.model)
         start = origin.name if origin.facts is None else None  # else the weights are in memory
-        run = run or Run(folder, resume_from_checkpoint or False, allow_changes, overwrite, start)
+        self.run = run = run or Run(folder, resume_from_checkpoint or False, allow_changes, overwrite, start)
         saves = self.saves_run and trial is None  # each trial of a search is another run
         with self._training(run, saves) as (checkpoint, changed):
             try:

@@ -96,7 +96,7 @@ def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:
     if data.unpaired and (config.needs.pairs or not config.freezes_encoder):
         raise RecipeError(
             "unpaired files have no translations, which these objectives need: give --method dual-pivot "
-            "--objectives adversarial=1 cycle=N, where N is the paper's λ: 10 for Tatoeba, 5 for BUCC"
+            "and --objectives adversarial=1 cycle=N, where N is the paper's λ: 10 for Tatoeba, 5 for BUCC"
         )
     if not config.caches_features and data.features not in (None, "none"):
         other = "--features caches sums of the frozen encoder of dual pivot, which other methods do not have: drop it"

@@ -12,7 +12,7 @@ from torch import nn
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.runs.origin import Origin
-from hf_xsent.runs.run import RUN_FACTS, Run
+from hf_xsent.runs.run import RUN_FACTS
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
 from hf_xsent.training.retention import identify_retention
@@ -30,7 +30,7 @@ class RunTrainer(SavingTrainer):
     """
 
     stated_settings: Mapping[str, Any] | None = None
-    start: StartOfRun  # of the last call of train
+    start: StartOfRun  # of the last call of train that was not refused
     alpha: float
     target_language: str
 
@@ -46,7 +46,8 @@ class RunTrainer(SavingTrainer):
         number of accumulated batches if the pairs per step do not.
         """
         model = self.model
-        identity = {"model": self.origin.identity, **identify_method(model.config), **identify_training(self.args)}
+        origin = Origin.of(model) if self.run is None else StartOfRun.find(model, self.run).origin
+        identity = {"model": origin.identity, **identify_method(model.config), **identify_training(self.args)}
         identity |= {"alpha": self.alpha, "target_language": self.target_language} | identify_retention(self.args)
         if not model.config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
             identity["pairs per batch, over all processes"] = self.args.train_batch_size * self.args.world_size
@@ -54,14 +55,11 @@ class RunTrainer(SavingTrainer):
             identity |= {} if dataset is None else identify_pairs(dataset, name)
         return identity
 
-    def _training(self, run: Run, saves: bool) -> Any:
-        self.start = StartOfRun.find(self.model, run)
-        return super()._training(run, saves)
-
     def before_training(self) -> None:
         """Write the recipe, before adapters are merged, and the counts of the pairs."""
         super().before_training()
         model = self.model
+        self.start = model.encoder.start_of_run = StartOfRun.find(model, self.run)
         if self._resumed is None and getattr(model.encoder, "origin", None) == Origin():
             logger.warning(
                 "an interrupted training changed the weights that this one begins with: open the model again"

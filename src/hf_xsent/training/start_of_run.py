@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,8 @@ class StartOfRun:
         known: StartOfRun | None = getattr(model.encoder, "start_of_run", None)
         resumed = Path(run.resume).parent if isinstance(run.resume, str) else run.folder
         if run.resume and checkpoints_of(resumed) and known is not None and known.folder == resumed:
-            known.folder = run.folder
-            return known
-        start = model.encoder.start_of_run = cls(run.folder, Origin.of(model))
-        return start
+            return replace(known, folder=run.folder)
+        return cls(run.folder, Origin.of(model))
 
     def values_of(self, needs: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Return what the run needs of the model before training, computed when the run begins."""
