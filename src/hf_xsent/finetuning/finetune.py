@@ -22,5 +22,5 @@ def finetune(settings: FineTuningArguments) -> list[FineTuningReport]:
     )
     ```
     """
-    check_settings(settings)
-    return finetune_xnli(settings) if settings.task == "xnli" else finetune_mlqa(settings)
+    tokenizer = check_settings(settings)
+    return (finetune_xnli if settings.task == "xnli" else finetune_mlqa)(settings, tokenizer)

@@ -27,12 +27,11 @@ from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.running import limit, load_records, run, select_tests, single_groups
 from hf_xsent.finetuning.trainer import FineTuningArguments, FineTuningTask, Scores, pad, predictions
 from hf_xsent.logs import Progress
-from hf_xsent.models.loading import load_tokenizer
 
 _QUESTIONS_AT_ONCE = 1000
 
 
-def finetune_mlqa(settings: FineTuningArguments) -> list[FineTuningReport]:
+def finetune_mlqa(settings: FineTuningArguments, tokenizer: PreTrainedTokenizerBase) -> list[FineTuningReport]:
     """Read all data, then train and measure."""
     sources, records = load_records(settings.train, lambda path, _: load_questions(path))
     train = switch_questions(sources, records) if settings.code_switching else single_groups(records)
@@ -46,7 +45,6 @@ def finetune_mlqa(settings: FineTuningArguments) -> list[FineTuningReport]:
     for test in sets:
         tests.setdefault(test.benchmark, {})[test.name] = [replace(test, questions=test.questions[: settings.max_test])]
     selected = select_tests(tests, settings.languages)
-    tokenizer = load_tokenizer(str(settings.model))
     lengths = (settings.max_length, settings.doc_stride, settings.max_question_length, settings.max_answer_length)
     task = SpanExtraction(tokenizer, *lengths)
     dev_sets = {language: [QuestionSet("squad", language, language, questions)] for language, questions in dev.items()}

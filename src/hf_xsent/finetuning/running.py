@@ -17,7 +17,7 @@ from hf_xsent.finetuning.settings import QuestionSettings
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments, FineTuningTask, adapted_arguments, identify
 from hf_xsent.logs import configure_logging
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import load_encoder_config, quiet_loading
+from hf_xsent.models.loading import check_tokenizer, load_encoder_config, load_tokenizer, quiet_loading
 from hf_xsent.models.task_model import task_model, without_padding
 from hf_xsent.runs.run import RECIPE_FILE, Run
 from hf_xsent.settings.declare import default_of, settings_of
@@ -29,8 +29,8 @@ Record = TypeVar("Record")
 Sets = Mapping[str, Mapping[str, Sequence[Any]]]  # records by benchmark and test set
 
 
-def check_settings(settings: FineTuningArguments) -> None:
-    """Check the settings before any data is read."""
+def check_settings(settings: FineTuningArguments) -> PreTrainedTokenizerBase:
+    """Check settings and model before any data is read; return the tokenizer."""
     configure_logging(settings.verbose)
     if settings.model is None:
         raise RecipeError("no encoder to start from: give --model, a Hub id such as xlm-roberta-base or a folder")
@@ -47,6 +47,9 @@ def check_settings(settings: FineTuningArguments) -> None:
     longest = family(config).max_length(config)
     if settings.max_length > longest:
         raise RecipeError(f"max_length {settings.max_length} does not fit: this encoder takes at most {longest} tokens")
+    tokenizer = load_tokenizer(settings.model)
+    check_tokenizer(tokenizer, config)
+    return tokenizer
 
 
 def load_records(
@@ -76,7 +79,7 @@ def limit(count: int | None, by_language: Mapping[str, list[Record]]) -> dict[st
 
 def select_tests(tests: Sets, languages: Sequence[str] | None) -> Sets:
     """Select the test sets of these languages."""
-    if not languages:
+    if not (languages and tests):
         return tests
     known = sorted({name for sets in tests.values() for name in sets})
     for language in languages:

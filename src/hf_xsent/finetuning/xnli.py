@@ -18,10 +18,9 @@ from hf_xsent.finetuning.code_switching import switch_inference
 from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.running import limit, load_records, run, single_groups
 from hf_xsent.finetuning.trainer import FineTuningArguments, FineTuningTask, Scores, pad, predictions
-from hf_xsent.models.loading import load_tokenizer
 
 
-def finetune_xnli(settings: FineTuningArguments) -> list[FineTuningReport]:
+def finetune_xnli(settings: FineTuningArguments, tokenizer: PreTrainedTokenizerBase) -> list[FineTuningReport]:
     """Read all data, then train and measure."""
     sources, records = load_records(settings.train, load_inference)
     train = switch_inference(sources, records) if settings.code_switching else single_groups(records)
@@ -29,7 +28,6 @@ def finetune_xnli(settings: FineTuningArguments) -> list[FineTuningReport]:
     tests = {}
     if settings.xnli is not None:
         tests["xnli"] = limit(settings.max_test, load_xnli(settings.xnli, settings.languages))
-    tokenizer = load_tokenizer(str(settings.model))
     return run(
         PairClassification(tokenizer, settings.max_length),
         AutoModelForSequenceClassification,

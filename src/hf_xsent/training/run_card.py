@@ -37,7 +37,7 @@ _MAPPINGS = {  # settings of TrainingArguments
         "accelerator_config",
     )
 }
-_OF_COMMAND = {field.name for field in fields(FolderSettings)}
+_NOT_RECORDED = {field.name for field in fields(FolderSettings)} | {"dataloader_pin_memory"}  # false on any CPU
 
 
 def recipe_of(training: TrainingArguments) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def recipe_of(training: TrainingArguments) -> dict[str, Any]:
         plain = isinstance(value, str | int | float | None) or (value and (ours or field.name in _MAPPINGS))
         public = field.init and not field.name.endswith("_token")  # the folder may be pushed to the Hub
         usual = (None, training.save_steps) if field.name == "eval_steps" else (default_of(field),)
-        if public and plain and value not in usual and field.name not in _OF_COMMAND:
+        if public and plain and value not in usual and field.name not in _NOT_RECORDED:
             settings[field.name] = getattr(value, "value", value)
     return settings
 
