@@ -22,5 +22,4 @@ def finetune(settings: FineTuningArguments) -> list[FineTuningReport]:
     )
     ```
     """
-    tokenizer = check_settings(settings)
-    return (finetune_xnli if settings.task == "xnli" else finetune_mlqa)(settings, tokenizer)
+    return (finetune_xnli if settings.task == "xnli" else finetune_mlqa)(settings, check_settings(settings))

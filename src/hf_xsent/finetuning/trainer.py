@@ -122,13 +122,10 @@ class FineTuner(SavingTrainer):
                 (folder / name).unlink(missing_ok=True)
             write_recipe(folder, f"finetune {self.args.task}", recipe_of(self.args))
 
-    def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
         """Compute the task's loss."""
         outputs = model(**{name: tensor for name, tensor in inputs.items() if name in MODEL_INPUTS})
-        loss = self.task.loss(outputs, inputs)
-        return (loss, outputs) if return_outputs else loss
+        return self.task.loss(outputs, inputs)
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"

@@ -71,7 +71,11 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
     """
     prefix = f"{where}: " if where else ""
     for number, layer in enumerate(layers):
-        check_known(layer, recipe_settings(), "" if number else prefix)  # the first is that of the file
+        at = "" if number else prefix  # the first is that of the file
+        for key in layer.keys() - recipe_settings().keys():
+            if owners := _objectives_with(key):
+                raise RecipeError(f"{at}{key} is of an objective: write objectives: {{{owners[0]}: {{{key}: …}}}}")
+        check_known(layer, recipe_settings(), at)
     values = as_files(join_layers(layers))
     _refuse_object(values.get("model"))
     flags = dict(flags or {})
@@ -181,8 +185,12 @@ def _setting_of_flag(flag: str, objectives: Mapping[str, Any]) -> tuple[str, str
     if owners:
         ways = " or ".join(f"--objectives.{name}.{flag}" for name in owners)
         raise RecipeError(f"--{flag} is a setting of several objectives: write {ways}")
-    elsewhere = [name for name in OBJECTIVES if flag in settings_of(objective_class(name).Settings)]
-    if elsewhere:
+    if elsewhere := _objectives_with(flag):
         raise RecipeError(f"--{flag} is a setting of {' and '.join(elsewhere)}, which this run does not train with")
     known_flags = [*recipe_settings(), *(key for keys in settings.values() for key in keys)]
     raise RecipeError(f"unknown flag --{flag}{suggestion(flag, known_flags)}")
+
+
+def _objectives_with(setting: str) -> list[str]:
+    """Return the objectives that have a setting of this name."""
+    return [name for name in OBJECTIVES if setting in settings_of(objective_class(name).Settings)]
