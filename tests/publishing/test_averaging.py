@@ -80,7 +80,7 @@ def test_mixes_of_different_layers_are_not_averaged(tmp_path: Path, encoder_fold
         model = DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), layers=[layer])
         model.save_pretrained(tmp_path / str(layer))
         AutoTokenizer.from_pretrained(encoder_folders["bert"]).save_pretrained(tmp_path / str(layer))
-    with pytest.raises(ModelError, match="different pooling, layers, prompts or tokenizers"):
+    with pytest.raises(ModelError, match="different pooling, normalization, layers, prompts or tokenizers"):
         export_sentence_transformer(str(tmp_path / "1"), tmp_path / "mean", average=[str(tmp_path / "3")])
 
 
@@ -94,7 +94,7 @@ def test_models_of_different_prompts_are_not_averaged(
         settings = {"prompts": prompts, "default_prompt_name": default}
         AlignmentForSentenceEmbedding.from_backbone(folder, **settings).save_pretrained(tmp_path / name)
     export_sentence_transformer(str(tmp_path / "first"), tmp_path / "equal", average=[str(tmp_path / "same")])
-    with pytest.raises(ModelError, match="different pooling, layers, prompts or tokenizers"):
+    with pytest.raises(ModelError, match="different pooling, normalization, layers, prompts or tokenizers"):
         export_sentence_transformer(str(tmp_path / "first"), tmp_path / "mean", average=[str(tmp_path / "second")])
 
 
@@ -105,10 +105,26 @@ def test_the_mean_of_models_of_different_lengths_has_a_stated_length(
         model = AlignmentForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), max_length=length)
         model.save_pretrained(tmp_path / str(length))
     start, other = str(tmp_path / "16"), [str(tmp_path / "24")]
-    with pytest.raises(ModelError, match="read 16 and 24 tokens of a text: give max_length"):
+    with pytest.raises(ModelError, match="max_length is 16 in .*16 and 24 in .*24: give max_length for the mean"):
         export_sentence_transformer(start, tmp_path / "mean", average=other)
     folder = export_sentence_transformer(start, tmp_path / "mean", average=other, max_length=20)
     assert SentenceEmbedder.from_pretrained(str(folder)).max_length == 20
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_the_mean_has_the_normalization_of_the_models_and_a_stated_width(
+    tmp_path: Path, encoder_folders: dict[str, Path], normalize: bool
+) -> None:
+    model = AlignmentForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
+    model.save_pretrained(tmp_path / "first")
+    model.config.normalize = normalize
+    folder = export_sentence_transformer(model, tmp_path / "second", dim=8)
+    start, other = str(tmp_path / "first"), [str(folder)]
+    with pytest.raises(ModelError, match="normalization" if normalize else "dim is 32 in .*first and 8 in .*second"):
+        export_sentence_transformer(start, tmp_path / "mean", average=other)
+    if not normalize:
+        mean = export_sentence_transformer(start, tmp_path / "mean", average=other, dim=16)
+        assert SentenceEmbedder.from_pretrained(str(mean)).width == 16
 
 
 def test_a_loaded_model_is_not_averaged(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:

@@ -14,34 +14,38 @@ from hf_xsent.models.text_encoder import DOCUMENT, QUERY, prompt_of
 
 @torch.no_grad()
 def average_weights(
-    embedder: SentenceEmbedder, name: str, others: Sequence[str], max_length: int | None = None
+    embedder: SentenceEmbedder, name: str, others: Sequence[str], max_length: int | None = None, dim: int | None = None
 ) -> None:
     """Set the weights of an opened model to the mean over it and the others; errors call it ``name``.
 
-    ``max_length`` is that of the mean, which must be stated if the models have different ones.
+    ``max_length`` and ``dim`` are those of the mean, and must be stated if those of the models differ.
     """
     if len({*map(os.path.realpath, (name, *others))}) <= len(others):
         raise ModelError(f"average names a model twice, or {name} itself: name each of the other models once")
     embedder.model.merge_adapters()  # the mean of products is not the product of means
     weights = dict(embedder.model.named_parameters())
     for count, other_name in enumerate(others, start=2):
-        other = SentenceEmbedder.from_pretrained(other_name, device="cpu")
+        other = SentenceEmbedder.from_pretrained(other_name, device="cpu", max_length=max_length, dim=dim)
         other.model.merge_adapters()
         theirs = dict(other.model.named_parameters())
         if {key: weight.shape for key, weight in theirs.items()} != {key: w.shape for key, w in weights.items()}:
             raise ModelError(f"{other_name} and {name} have different weights: average models of the same encoder")
         if _reading(other) != _reading(embedder):
-            different = "different pooling, layers, prompts or tokenizers"
+            different = "different pooling, normalization, layers, prompts or tokenizers"
             raise ModelError(f"{other_name} and {name} have {different}: train both by one recipe")
-        if max_length is None and other.max_length != embedder.max_length:
-            lengths = f"{embedder.max_length} and {other.max_length} tokens of a text"
-            raise ModelError(f"{name} and {other_name} read {lengths}: give max_length, how many their mean reads")
+        for what, ours, their in (
+            ("max_length", embedder.max_length, other.max_length),
+            ("dim", embedder.width, other.width),
+        ):
+            if ours != their:
+                raise ModelError(f"{what} is {ours} in {name} and {their} in {other_name}: give --{what} for the mean")
         for key, weight in weights.items():
             weight.lerp_(theirs[key], 1 / count)
 
 
 def _reading(embedder: SentenceEmbedder) -> tuple[object, ...]:
-    """Return what equal weights must share besides names: pooling, the layers of dual pivot, prompt and word pieces."""
-    stated = embedder.model.config.prompts
-    prompts = embedder.prompt, prompt_of(QUERY, stated), prompt_of(DOCUMENT, stated)
-    return embedder.pooling, getattr(embedder.model, "layers", None), prompts, embedder.tokenizer.get_vocab()
+    """Return what equal weights must share besides names: how states are pooled, the layers, prompts and pieces."""
+    config = embedder.model.config
+    prompts = embedder.prompt, prompt_of(QUERY, config.prompts), prompt_of(DOCUMENT, config.prompts)
+    layers = getattr(embedder.model, "layers", None)
+    return config.pooling, config.normalize, layers, prompts, embedder.tokenizer.get_vocab()

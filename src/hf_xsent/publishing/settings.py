@@ -40,8 +40,8 @@ class ExportSettings(ExportFolderSettings):
     tokenizer: Any = setting(None, "In Python, the tokenizer of a model.", shown=False, by_position=True)
     average: list[str] | None = setting(
         None,
-        "Export the mean of the weights of the model and of these, which were trained from the same encoder. If they "
-        "read texts of different lengths, give --max_length, too.",
+        "Export the mean of the weights of the model and of these, which were trained from the same encoder. If their "
+        "lengths or dimensions differ, give --max_length or --dim, too.",
         metavar="FOLDER",
     )
     dtype: str = setting("float32", "Store the weights in this precision.", choices=("float32", "float16"))
