@@ -296,14 +296,21 @@ def test_a_linear_layer_after_pooling_is_applied_as_in_labse(
         SentenceEmbedder.from_pretrained(str(tmp_path / "st"), pooling="mean", device="cpu")
 
 
-def test_a_layer_that_changes_the_width_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("width", "options"), [(16, {}), (32, {"use_residual": True})], ids=["width", "residual"])
+def test_a_layer_of_other_width_or_with_a_residual_is_refused(
+    encoder_folders: dict[str, Path], tmp_path: Path, width: int, options: dict[str, bool]
+) -> None:
     from sentence_transformers.models import Dense, Pooling, Transformer
 
     from sentence_transformers import SentenceTransformer
 
-    modules = [Transformer(str(encoder_folders["bert"])), Pooling(32), Dense(32, 16)]
+    modules = [Transformer(str(encoder_folders["bert"])), Pooling(32), Dense(32, width)]
     SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "st"))
-    with pytest.raises(ModelError, match="st' has a module Dense that changes the width: open it with sentence_trans"):
+    file = tmp_path / "st" / "2_Dense" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | options))  # which versions before 5.7 lack
+    with pytest.raises(
+        ModelError, match="st' has a module Dense of other width or a residual: open it with sentence_trans"
+    ):
         SentenceEmbedder.from_pretrained(str(tmp_path / "st"))
 
 
@@ -371,5 +378,8 @@ def test_a_models_own_prompt_stands_before_each_sentence(
     theirs = SentenceTransformer(str(folder), device="cpu").encode(sentences)
     np.testing.assert_allclose(embedder.encode(sentences), theirs, atol=1e-5)
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(_version_6("mean") | {"include_prompt": False}))
-    with pytest.raises(ModelError, match="pools without its prompt"):
-        SentenceEmbedder.from_pretrained(str(folder), device="cpu")
+    for default in ("query", None):  # encode_query adds the prompt of queries without a default, too
+        stated["default_prompt_name"] = default
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(stated))
+        with pytest.raises(ModelError, match="pools without its prompt"):
+            SentenceEmbedder.from_pretrained(str(folder), device="cpu")

@@ -191,7 +191,7 @@ def _settings_of_modules(
     for kind, path, config in modules:
         if kind == "Pooling":
             settings["pooling"] = _pooling(name, config)
-            if prompts.get(default) and not config.get("include_prompt", True):
+            if any(prompts.values()) and not config.get("include_prompt", True):
                 raise UnsupportedModuleError(f"{name} pools without its prompt: {OPEN_THERE}")
         elif kind == "Normalize":
             settings["normalize"] = True
@@ -201,8 +201,8 @@ def _settings_of_modules(
             settings["map"] = path
             if _activation(config) not in (["Identity"] if "mix" in settings else ACTIVATIONS):
                 raise UnsupportedModuleError(f"{name} has a module {kind} with {_activation(config)}: {OPEN_THERE}")
-            if config.get("in_features") != config.get("out_features"):
-                raise UnsupportedModuleError(f"{name} has a module {kind} that changes the width: {OPEN_THERE}")
+            if config.get("in_features") != config.get("out_features") or config.get("use_residual"):
+                raise UnsupportedModuleError(f"{name} has a module {kind} of other width or a residual: {OPEN_THERE}")
         elif kind != "Transformer":
             raise UnsupportedModuleError(f"{name} has a module {kind}: {OPEN_THERE}")
     if lower:
