@@ -11,7 +11,7 @@ import pytest
 import torch
 from tokenizers import normalizers
 
-from hf_xsent import DualPivotForPreTraining
+from hf_xsent import DualPivotForPreTraining, SentenceEmbedder
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError
 from hf_xsent.models.loading import load_tokenizer
@@ -94,6 +94,13 @@ def test_float16_is_close_and_half_as_large(cache: FeatureCache, sentences: list
     whole, found = (CachedEncoder(one, cache.embedder.model).encode(sentences) for one in (cache, half))
     assert abs(whole - found).max() < 2e-3
     assert 2 * half.layer_sums(sentences).sums.nbytes == cache.layer_sums(sentences).sums.nbytes
+
+
+def test_embeddings_from_features_have_the_width_of_the_start(cache: FeatureCache, sentences: list[str]) -> None:
+    model = cache.embedder.model
+    model.config.dim = 8
+    expected = SentenceEmbedder(model, cache.embedder.tokenizer).encode(sentences)
+    np.testing.assert_allclose(CachedEncoder(cache, model).encode(sentences), expected, atol=1e-5)
 
 
 def test_what_cannot_be_is_an_error(cache: FeatureCache, model: DualPivotForPreTraining) -> None:

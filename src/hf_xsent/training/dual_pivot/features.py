@@ -223,4 +223,4 @@ class CachedEncoder:
                 self.model.extract(torch.from_numpy(sums[start : start + _BLOCK].copy()).to(device))
                 for start in range(0, len(sums), _BLOCK)
             ]
-        return torch.cat(vectors).float().cpu().numpy()
+        return torch.cat(vectors)[:, : self.model.config.dim].float().cpu().numpy()
