@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 from tokenizers import normalizers
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoTokenizer, ModernBertConfig
 
 from hf_xsent import DapForSentenceEmbedding, export_gguf, export_sentence_transformer
 from hf_xsent.errors import MissingExtraError, ModelError
+from hf_xsent.publishing.gguf import _add_settings
 from hf_xsent.publishing.gguf_tokenizer import character_replacements, precompile
 
 needs_gguf = pytest.mark.skipif(find_spec("gguf") is None, reason="the extra gguf is not installed")
@@ -119,3 +121,11 @@ def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setitem(__import__("sys").modules, "gguf", None)
     with pytest.raises(MissingExtraError, match=r'pip install "hf-xsent\[gguf\]"'):
         export_gguf(tmp_path)
+
+
+def test_global_attention_at_other_than_each_nth_layer_has_no_gguf_file() -> None:
+    """As of a ModernBERT of 22 layers that was reduced to 7."""
+    full, local = "full_attention", "sliding_attention"
+    config = ModernBertConfig(num_hidden_layers=4, layer_types=[full, local, full, full])
+    with pytest.raises(ModelError, match="llama.cpp needs global attention in each Nth layer"):
+        _add_settings(MagicMock(), config, {"max_length": 8, "pooling": "mean"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,16 +156,25 @@ def _keys_of_transformers_4(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the names by which transformers 4 reads the rotary embeddings and global layers of ModernBERT."""
     if config["model_type"] != "modernbert":
         return {}
-    kinds, rope = config["layer_types"], config["rope_parameters"]
-    every = kinds.index("full_attention", 1) if "full_attention" in kinds[1:] else len(kinds)
-    every_nth = ["sliding_attention" if number % every else "full_attention" for number in range(len(kinds))]
-    if kinds != every_nth or any(settings["rope_type"] != "default" for settings in rope.values()):
+    (every, regular), rope = full_attention_period(config["layer_types"]), config["rope_parameters"]
+    if not regular or any(settings["rope_type"] != "default" for settings in rope.values()):
         logger.warning("transformers 4 cannot compute this ModernBERT: open the model with transformers 5")
     return {
         "global_rope_theta": rope["full_attention"]["rope_theta"],
         "local_rope_theta": rope["sliding_attention"]["rope_theta"],
         "global_attn_every_n_layers": every,
     }
+
+
+def full_attention_period(kinds: Sequence[str]) -> tuple[int, bool]:
+    """Return N if the first layer of a ModernBERT and each Nth after it are global, and whether they and no others are.
+
+    >>> full_attention_period(["full_attention", "sliding_attention"] * 3)
+    (2, True)
+    """
+    every = [*kinds, "full_attention"].index("full_attention", 1)
+    regular = [("sliding" if number % every else "full") + "_attention" for number in range(len(kinds))]
+    return every, [*kinds] == regular
 
 
 def _pooler(config: Any) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from hf_xsent.errors import ModelError, import_extra
 from hf_xsent.files import writing
 from hf_xsent.models.families import RobertaBackbone, family
 from hf_xsent.models.loading import load_encoder, load_tokenizer
+from hf_xsent.models.saved_form import full_attention_period
 from hf_xsent.models.sentence_transformer_files import read_modules
 from hf_xsent.publishing.export_folder import check_export
 from hf_xsent.publishing.gguf_tokenizer import add_tokenizer
@@ -111,8 +112,9 @@ def _add_settings(writer: Any, config: Any, settings: Mapping[str, Any]) -> None
         writer.add_layer_norm_eps(config.layer_norm_eps)
         return
     full, local = (config.rope_parameters[kind]["rope_theta"] for kind in ("full_attention", "sliding_attention"))
-    kinds = config.layer_types
-    period = kinds.index("full_attention", 1) if "full_attention" in kinds[1:] else len(kinds)
+    period, regular = full_attention_period(config.layer_types)
+    if not regular:
+        raise ModelError("llama.cpp needs global attention in each Nth layer, which this ModernBERT lacks: see --onnx")
     writer.add_layer_norm_eps(config.norm_eps)
     writer.add_rope_freq_base(full)
     writer.add_rope_freq_base_swa(local)

@@ -80,7 +80,7 @@ def export_onnx(folder: str | Path) -> Path:
     load_onnxruntime()
     settings = read_modules(str(folder))
     if "mix" in settings:
-        raise ModelError(f"{folder} mixes its layers, which the ONNX export does not support: use it with torch")
+        raise ModelError("a model that mixes its layers has no ONNX or OpenVINO file: open it with SentenceTransformer")
     tokenizer = load_tokenizer(str(folder))
     batches = [dict(tokenizer(sentences, padding=True, return_tensors="pt")) for sentences in _SAMPLES]
     encoder = load_encoder(str(folder), attn_implementation="eager")
