@@ -112,6 +112,14 @@ def test_a_prompt_with_quotes_and_line_ends_is_json_in_the_shell(snippet: str) -
     assert all((body.get("input") or body["inputs"])[0] == f"{prompt}A dog runs." for body in bodies)
 
 
+@pytest.mark.parametrize("snippet", ["llama_server.sh", "text_embeddings_inference.sh"])
+def test_a_folder_with_spaces_is_one_word_in_the_shell(snippet: str) -> None:
+    runtime = next(runtime for runtime in RUNTIMES if runtime.snippet == snippet)
+    facts = {"prompt": "", "pooling": "mean", "max_length": 64, "normalize": True, "truncated": False}
+    words = shlex.split(runtime.code(facts, next(iter(runtime.files)), "my export", "my export"))
+    assert not {"my", "export"} & {*words} and any("my export" in word for word in words)
+
+
 @pytest.mark.slow
 def test_an_export_is_opened_in_fresh_processes(
     exported: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -126,8 +126,8 @@ def test_results_are_published_under_the_name_of_their_data(tmp_path: Path) -> N
     folder = tmp_path / "ours"
     folder.mkdir()
     for side in ("deu", "eng"):
-        (folder / f"tatoeba.deu-eng.{side}").write_text(f"{side} one\n{side} two\n", "utf-8")
-    (tmp_path / "test.tsv").write_text("Hund\tdog\nKatze\tcat\n", "utf-8")
+        (folder / f"tatoeba.deu-eng.{side}").write_text("".join(f"{side} {number}\n" for number in range(10)), "utf-8")
+    (tmp_path / "test.tsv").write_text("".join(f"Hund {n}\tdog {n}\n" for n in range(10)), "utf-8")
 
     class Model:
         def encode(self, sentences: list[str]) -> np.ndarray:
@@ -211,7 +211,7 @@ def test_tasks_of_any_data_are_published_under_its_name(task: str, tmp_path: Pat
 
 
 def test_the_hub_gets_the_mean_of_those_tracks_of_sts17_that_mteb_has(tmp_path: Path) -> None:
-    tracks, every = {"pairs": 6, "spearman": 76.0}, {"pairs": 7, "spearman": 67.0}
+    tracks, every = {"pairs": 1500, "spearman": 76.0}, {"pairs": 1750, "spearman": 67.0}
     groups = {"6 tracks, without es-en-wmt": tracks, "all": every}
     report = Report("sts17", "protocol", {"model": "mine"}, "", {}, groups, {"ar-en": tracks})
     write_json(tmp_path / "results.json", {"runs": [asdict(report)]})
@@ -406,7 +406,7 @@ def test_an_encoder_that_only_this_machine_has_is_named_and_not_linked(exported:
 
 
 def test_the_table_shows_the_start_and_the_hub_the_name_of_the_pool(tmp_path: Path) -> None:
-    figures = {"pairs": 9, "alone": 97.0, "beside": 90.09}
+    figures = {"pairs": 900, "alone": 97.0, "beside": 90.09}
     differences = {name: {"beside": [48.54, 40.0, 50.0]} for name in ("de", "all")}
     settings = {"model": "runs/mine"}
     report = Report("mixed_pool", "protocol", settings, "", {}, {"all": figures}, {"de": figures}, "ntrex")
@@ -419,6 +419,16 @@ def test_the_table_shows_the_start_and_the_hub_the_name_of_the_pool(tmp_path: Pa
     assert [row[-2:] for row in table.table.rows] == [[pytest.approx(41.55), "+48.54 (+40.00 to +50.00)"]] * 2
     assert table.result is not None
     assert (table.result.dataset_type, table.result.dataset_name) == ("ntrex", "ntrex (1 language)")
+
+
+def test_the_hub_gets_no_results_of_fewer_than_ten_items(tmp_path: Path) -> None:
+    results = []
+    for count in (9, 10):
+        figures = {"pairs": count, "alone": 97.0, "beside": 90.0}
+        report = Report("pairs", "", {"model": "mine"}, "", {}, {"all": figures}, {"de": figures}, "gold.tsv")
+        write_json(tmp_path / "results.json", {"runs": [asdict(report)]})
+        results += [table.result for table in _tables(tmp_path / "results.json")]
+    assert results[0] is None and results[1].metric_value == 90.0
 
 
 def test_masked_language_modelling_alone_is_not_called_alignment() -> None:
@@ -531,6 +541,35 @@ def test_an_export_of_an_export_keeps_what_users_state_and_results_of_the_same_e
     mean = export_sentence_transformer(exported, tmp_path / "mean", average=[str(tmp_path / "other")], verify=False)
     card = (mean / "README.md").read_text("utf-8")
     assert "Not measured." in card and "# mean\n" in card
+
+
+def test_an_export_of_fewer_dimensions_has_no_results_of_all(exported: Path, pairs: Any, tmp_path: Path) -> None:
+    evaluate(str(exported), pairs={"de": pairs}, output=str(tmp_path / "results.json"))
+    publish(exported, "org/mine", results=[tmp_path / "results.json"], dry_run=True)
+    cards = []
+    for name, dim in (("all", None), ("part", 8)):
+        folder = export_sentence_transformer(exported, tmp_path / name, dim=dim, verify=False)
+        cards.append((folder / "README.md").read_text("utf-8"))
+    assert "| mean of all |" in cards[0] and "| mean of all |" not in cards[1] and "Not measured." in cards[1]
+
+
+def test_results_of_a_plain_encoder_are_those_of_its_export(
+    encoder_folders: dict[str, Path], pairs: Any, tmp_path: Path
+) -> None:
+    encoder = str(encoder_folders["bert"])
+    evaluate(encoder, pairs={"de": pairs}, output=str(tmp_path / "results.json"))
+    folder = export_sentence_transformer(encoder, tmp_path / "exported", verify=False)
+    facts: dict[str, Any] = {"base_model": "org/encoder", "languages": ["de"]}
+    assert "| mean of all |" in _card(folder, results=[tmp_path / "results.json"], **facts)
+
+
+def test_a_name_with_spaces_is_one_word_of_the_command_of_a_card() -> None:
+    assert "--model 'my export' --output" in str(render_card(card_facts(repository="my export")))
+
+
+def test_the_card_of_a_mix_of_layers_names_a_linear_map_only_if_it_has_one() -> None:
+    cards = [str(render_card(card_facts(pooling="sum", layer=None, linear_map=mapped))) for mapped in (False, True)]
+    assert ["followed by a linear map" in card for card in cards] == [False, True]
 
 
 def test_a_repository_without_an_owner_is_refused(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from huggingface_hub import EvalResult
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.registry import TASKS
 from hf_xsent.evaluation.report import Report, join_settings, opposite_differences, read_reports
-from hf_xsent.evaluation.significance import Difference
+from hf_xsent.evaluation.significance import LEAST_ITEMS, Difference
 from hf_xsent.pages.tables import Table
 
 # By task: the name of the metric on the Hub and in tables.
@@ -120,14 +120,16 @@ def _with_start(table: Table, report: Report, start: str) -> Table:
     return Table([*table.header, heading, "difference (95% interval over test items)"], rows)
 
 
-def _result(report: Report, measured: str) -> EvalResult:
-    """Return the mean over all measured languages, or over those that the Hub has, in the Hub's format."""
+def _result(report: Report, measured: str) -> EvalResult | None:
+    """Return the mean over all measured languages, or over those that the Hub has; None if the items are too few."""
     task = TASKS[report.task]
     metric, name = _ON_THE_HUB[report.task]
     group = _GROUP_ON_THE_HUB.get(report.task, "all")
     if group in report.groups:
         measured = measured if group == "all" else group
     mean = report.groups.get(group) or report.groups.get("all") or next(iter(report.groups.values()))
+    if mean["pairs"] < LEAST_ITEMS:
+        return None
     return EvalResult(
         task_type="information-retrieval" if task.name == "retrieval" else "sentence-similarity",
         dataset_type=report.data or report.task,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -64,6 +65,7 @@ def render_card(facts: Mapping[str, Any], tables: Sequence[EvaluationTable] = ()
             ["The train to Prague leaves at eight o'clock.", examples[first][0]], ensure_ascii=False
         ),
         "first_language": first,
+        "model_in_shell": shlex.quote(facts["repository"]),
         "documents": [examples[first][0], *(examples[code][1] for code in others[:2])],
         "tables": tables,
         "method": _method(recipe),
@@ -180,12 +182,11 @@ def stated_facts(stated: Mapping[str, Any]) -> dict[str, Any]:
 def without_folders(value: Any) -> Any:
     """Reduce absolute paths, which may be private, to their last name.
 
-    >>> without_folders({"data": ["de=/home/me/de.tsv"], "model": "/models/e5", "dev": "dev/de.tsv"})
-    {'data': ['de=de.tsv'], 'model': 'e5', 'dev': 'dev/de.tsv'}
+    >>> without_folders({"data": ["de=/home/me/a.de,/home/me/a.en"], "model": "/models/e5", "dev": "dev/de.tsv"})
+    {'data': ['de=a.de,a.en'], 'model': 'e5', 'dev': 'dev/de.tsv'}
     """
     if isinstance(value, str):
-        name, equals, path = value.rpartition("=")
-        return name + equals + Path(path).name if path.startswith("/") else value
+        return re.sub(r"(?<![^=,])/(?:[^,]*/)?(?=[^,/])", "", value)
     if isinstance(value, Mapping):
         return {key: without_folders(item) for key, item in value.items()}
     return [without_folders(item) for item in value] if isinstance(value, list | tuple) else value

@@ -61,7 +61,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     if settings.average:
         if not isinstance(model, str | Path):
             raise ModelError("average is for a model in a folder: save this one, and export its folder")
-        average_weights(embedder, str(model), settings.average, settings.max_length)
+        average_weights(embedder, str(model), settings.average, settings.max_length, settings.dim)
     config = embedder.model.config
     if embedder.model.not_plain is not None:
         raise ModelError(f"this model cannot be exported: {embedder.model.not_plain}")
@@ -81,11 +81,14 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
             run, stored = origin.name or "", dict(origin.facts or {})
         else:
             run, stored = model, facts_of_mean([str(model), *(settings.average or ())])
-        is_run = bool(stored) and not (settings.remove_language or settings.average)
+        is_run = bool(run) and not (settings.remove_language or settings.average)
         if isinstance(model, SentenceEncoder):  # others may have trained it since
             is_run = is_run and _weights_of(part) == _weights_of(Path(run))
-        of_others = {"exported_from": "", "results": [], "name": ""}  # results of a run are those of its export alone
-        of_run = {"exported_from": identify_model(str(run))} if is_run else of_others
+        of_run: dict[str, Any] = {"exported_from": "", "results": [], "name": ""}
+        if is_run:  # of which the export has the results with as many dimensions
+            width = embedder.width
+            results = [each for each in stored.get("results", ()) if each["settings"].get("dim", width) == width]
+            of_run = {"exported_from": identify_model(str(run)), "results": results}
         start = {} if not run or is_local(run) else {"base_model": str(run)}  # a folder may be a copy
         removed = {"language_removed": sorted(texts)} if texts else {}
         facts = {"languages": [*texts]} | start | stored | removed | of_run
