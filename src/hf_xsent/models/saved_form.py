@@ -167,11 +167,7 @@ def _keys_of_transformers_4(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def full_attention_period(kinds: Sequence[str]) -> tuple[int, bool]:
-    """Return N if the first layer of a ModernBERT and each Nth after it are global, and whether they and no others are.
-
-    >>> full_attention_period(["full_attention", "sliding_attention"] * 3)
-    (2, True)
-    """
+    """Return N if the first layer of a ModernBERT and each Nth after it are global, and whether only they are."""
     every = [*kinds, "full_attention"].index("full_attention", 1)
     regular = [("sliding" if number % every else "full") + "_attention" for number in range(len(kinds))]
     return every, [*kinds] == regular

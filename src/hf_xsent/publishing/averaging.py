@@ -33,11 +33,8 @@ def average_weights(
         if _reading(other) != _reading(embedder):
             different = "different pooling, normalization, layers, prompts or tokenizers"
             raise ModelError(f"{other_name} and {name} have {different}: train both by one recipe")
-        for what, ours, their in (
-            ("max_length", embedder.max_length, other.max_length),
-            ("dim", embedder.width, other.width),
-        ):
-            if ours != their:
+        for what, name_here in (("max_length", "max_length"), ("dim", "width")):
+            if (ours := getattr(embedder, name_here)) != (their := getattr(other, name_here)):
                 raise ModelError(f"{what} is {ours} in {name} and {their} in {other_name}: give --{what} for the mean")
         for key, weight in weights.items():
             weight.lerp_(theirs[key], 1 / count)

@@ -84,11 +84,10 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         is_run = bool(run) and not (settings.remove_language or settings.average)
         if isinstance(model, SentenceEncoder):  # others may have trained it since
             is_run = is_run and _weights_of(part) == _weights_of(Path(run))
-        of_run: dict[str, Any] = {"exported_from": "", "results": [], "name": ""}
-        if is_run:  # of which the export has the results with as many dimensions
-            width = embedder.width
-            results = [each for each in stored.get("results", ()) if each["settings"].get("dim", width) == width]
-            of_run = {"exported_from": identify_model(str(run)), "results": results}
+        width = embedder.width  # results of other dimensions are not those of the export
+        results = [each for each in stored.get("results", ()) if each["settings"].get("dim", width) == width]
+        of_others = {"exported_from": "", "results": [], "name": ""}
+        of_run = {"exported_from": identify_model(str(run)), "results": results} if is_run else of_others
         start = {} if not run or is_local(run) else {"base_model": str(run)}  # a folder may be a copy
         removed = {"language_removed": sorted(texts)} if texts else {}
         facts = {"languages": [*texts]} | start | stored | removed | of_run
