@@ -70,13 +70,13 @@ def test_layer_scores_are_loaded_for_the_same_layers_only(encoder_folders: dict[
     trained, run, export = _model(encoder_folders["bert"], layers=[1, 3]), str(tmp_path / "run"), tmp_path / "export"
     trained.save_pretrained(run)
     start = DualPivotForPreTraining.from_backbone
-    followed, others, whole = start(run), start(run, layers=[0, 2]), start(run, layers=[0, 1, 2, 3])
-    assert followed.config.layers == [1, 3]
-    torch.testing.assert_close(followed.mixing_weights, trained.mixing_weights)
-    assert others.mixing_weights.tolist() == [0.5, 0, 0.5, 0]
-    assert whole.mixing_weights.tolist() == [0.25] * 4
-    assert torch.equal(others.linear_map.weight, trained.linear_map.weight)
     for folder in (run, str(export_sentence_transformer(trained, str(export)))):
+        followed, others, whole = start(folder), start(folder, layers=[0, 2]), start(folder, layers=[0, 1, 2, 3])
+        assert followed.config.layers == [1, 3]
+        torch.testing.assert_close(followed.mixing_weights, trained.mixing_weights)
+        assert others.mixing_weights.tolist() == [0.5, 0, 0.5, 0]
+        assert whole.mixing_weights.tolist() == [0.25] * 4
+        assert torch.equal(others.linear_map.weight, trained.linear_map.weight)
         with pytest.raises(ModelError, match=r"mixes other layers than \[0, 2\]: use from_backbone to start new heads"):
             DualPivotForPreTraining.from_pretrained(folder, layers=[0, 2])
 

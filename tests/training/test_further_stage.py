@@ -132,11 +132,15 @@ def test_a_run_opens_only_with_its_languages_in_their_order(run: Run) -> None:
     with pytest.raises(RecipeError, match=refused):
         XlmrWithRTLHead.from_pretrained(run.out, objectives=predicting["de"])
     run.start("--overwrite", languages=known)
+    config = load_config(str(run.out))
+    config.languages = other
     for kind in (XlmrWithRTLHead, DapForSentenceEmbedding):
         assert kind.from_pretrained(run.out).config.languages == known
         for languages in (other, []):
             with pytest.raises(RecipeError, match=refused):
                 kind.from_pretrained(run.out, languages=languages)
+        with pytest.raises(RecipeError, match=refused):
+            kind.from_pretrained(run.out, config=config)
 
 
 def test_what_an_earlier_stage_left_is_no_mlm_head(run: Run) -> None:

@@ -150,15 +150,16 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
         super().load_matching(earlier, {name: heads[name] for name in heads if same or name != "layer_scores"})
 
     def _load_saved(self, name: str, stated: Mapping[str, Any], hub: Mapping[str, Any]) -> list[str]:
-        """Load the extraction from an export's modules, if it is not saved with the weights of training."""
+        """Load the extraction of the same layers."""
         if "model_type" in stated and self.layer_scores is not None and not self._same_layers(stated):
             raise ModelError(f"{name!r} mixes other layers than {self.layers}: use from_backbone to start new heads")
-        missing, modules = super()._load_saved(name, stated, hub), read_modules(name, **hub)
-        if missing and "mix" in modules:
-            weights = read_extraction(name, modules, self.config.encoder_config.num_hidden_layers, **hub)
-            missing = [key for key in missing if key not in weights]
-            self.load_state_dict({key: weight for key, weight in weights.items() if key != "layers"}, strict=False)
-        return missing
+        return super()._load_saved(name, stated, hub)
+
+    def _read_heads(self, name: str, hub: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Read the extraction from an export's modules, if it is not saved with the weights of training."""
+        heads, modules = super()._read_heads(name, hub), read_modules(name, **hub)
+        depth = self.config.encoder_config.num_hidden_layers
+        return (read_extraction(name, modules, depth, **hub) if "mix" in modules else {}) | heads
 
     @property
     def not_plain(self) -> str | None:

@@ -26,6 +26,7 @@ from hf_xsent.models.loading import (
     load_encoder,
     load_tokenizer,
     loading_arguments,
+    split_config,
 )
 from hf_xsent.models.saved_form import read_heads, save_model
 from hf_xsent.models.sentence_transformer_files import (
@@ -72,7 +73,7 @@ class SavedModel(PreTrainedModel):
         model = cls._over_encoder(name, config, encoder_config, loading)
         model.start_weights([key for key in model.state_dict() if not key.startswith("encoder.")])
         if "model_type" in stated:
-            model.load_matching(stated, read_heads(name, **hub))
+            model.load_matching(stated, model._read_heads(name, hub))
         model.set_linear_map(read_map(name, stated, **hub))  # that of the modules, which SentenceTransformer may train
         return model
 
@@ -89,8 +90,8 @@ class SavedModel(PreTrainedModel):
                 f"{str(error).rpartition(': ')[0]}: train it with AlignmentLoss and SentenceTransformerTrainer, or "
                 "start from its encoder alone by SentenceEncoderForPreTraining.from_backbone(name)"
             ) from error
-        if settings.get("dropout") is not None:
-            raise RecipeError("the encoder of a SentenceTransformer keeps its dropout: start by from_backbone(name)")
+        if refused := [name for name in ("dropout", "lora_rank") if settings.get(name) is not None]:
+            raise RecipeError(f"a SentenceTransformer trains without {refused[0]}: start by from_backbone(name)")
         encoder = getattr(model[0].auto_model, "encoder", None)
         if not isinstance(encoder, PreTrainedModel):  # else the whole is a model of this package
             encoder = model[0].auto_model
@@ -120,8 +121,9 @@ class SavedModel(PreTrainedModel):
         settings = {key: value for key, value in given.items() if key not in UNUSED_ARGUMENTS}
         loading = loading_arguments(settings)
         hub = hub_arguments(loading)
+        of_folder = load_config(name, **hub)
         if not isinstance(config, PreTrainedConfig):
-            config = load_config(name, **hub)
+            config = of_folder
         encoder_config, stated = stated_settings(name, config, **hub)
         encoder_config, saved = deepcopy(encoder_config), "model_type" in stated
         method, of_run = cls.config_class.model_type, cls.trains and "objectives" in stated
@@ -136,7 +138,10 @@ class SavedModel(PreTrainedModel):
         for key in [key for key in settings if key not in names and hasattr(encoder_config, key)]:
             setattr(encoder_config, key, settings.pop(key))
         if saved:
-            start = cls.config_class(**{key: value for key, value in stated.items() if key in names})
+            start, folder = (
+                cls.config_class(**{key: value for key, value in of_model.items() if key in names})
+                for of_model in (stated, split_config(of_folder)[1])
+            )
             start.encoder_layers = None  # it has only these
             if not cls.trains:
                 start.lora_rank = start.lora_alpha = start.lora_targets = None  # saved merged, too
@@ -144,7 +149,7 @@ class SavedModel(PreTrainedModel):
                 start.default_prompt_name = None  # one of the saved prompts
             config = cls.config_of(start, settings).following(stated)
             ours = config.languages_by_part
-            for part, known in start.languages_by_part.items():
+            for part, known in folder.languages_by_part.items():
                 if ours.get(part, known if part else None) != known:
                     raise _other_languages(name, known)
         else:
@@ -181,13 +186,17 @@ class SavedModel(PreTrainedModel):
 
     def _load_saved(self, name: str, stated: Mapping[str, Any], hub: Mapping[str, Any]) -> list[str]:
         """Load the weights that are saved besides the encoder's; return the names of those that are missing."""
-        saved, own = read_heads(name, **hub), self.state_dict()
+        saved, own = self._read_heads(name, hub), self.state_dict()
         for key in own.keys() & saved.keys():
             if own[key].shape != saved[key].shape:
                 shapes = f"{tuple(saved[key].shape)}, but the settings need {tuple(own[key].shape)}"
                 raise ModelError(f"{name!r} has {key} of shape {shapes}: use from_backbone to start new heads")
         self.load_state_dict({key: saved[key] for key in own.keys() & saved.keys()}, strict=False)
         return [key for key in own if key not in saved and not key.startswith("encoder.")]
+
+    def _read_heads(self, name: str, hub: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Read the weights that are saved besides the encoder's."""
+        return read_heads(name, **hub)
 
     def set_linear_map(self, linear_map: LinearMap | None) -> None:
         """Set the linear map from pooled hidden states to embeddings; None changes nothing."""

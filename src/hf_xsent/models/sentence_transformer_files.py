@@ -239,16 +239,15 @@ def _linear_map(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Lin
 
 
 def read_extraction(name_or_path: str, modules: Mapping[str, Any], depth: int, **hub: Any) -> dict[str, Tensor]:
-    """Read the weights of the modules ``mix`` and ``map``, by their names in dual pivot's model, and ``layers``."""
+    """Read the weights of the modules ``mix`` and ``map``, by their names in dual pivot's model."""
     weights = _tensors(name_or_path, modules["mix"], **hub)["layer_weights"].float()
     if len(weights) != depth + 1 or (weights < 0).any() or weights.sum() <= 0:
         raise ModelError(
             f"{name_or_path!r} does not have a weight of 0 or more for each layer, or all are 0: {OPEN_THERE}"
         )
-    layers = weights.nonzero().flatten()
     linear = _tensors(name_or_path, modules["map"], **hub) if "map" in modules else {}
     maps = {name.replace("linear.", "linear_map.", 1): weight for name, weight in linear.items()}
-    return {"layers": layers, "layer_scores": weights[layers].log(), **maps}
+    return {"layer_scores": weights[weights > 0].log(), **maps}
 
 
 def _tensors(name_or_path: str, module: str, **hub: Any) -> dict[str, Tensor]:
