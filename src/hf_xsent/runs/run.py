@@ -85,7 +85,7 @@ def check_finished(folder: str | Path) -> None:
 class Run:
     """The output folder of a training run.
 
-    ``resume`` continues the run in the folder (a path: from this checkpoint), and starts one if there is none;
+    ``resume`` continues the run in the folder (a path: its newest checkpoint), and starts one if there is none;
     ``allow_changes`` also if its settings or data have changed; ``overwrite`` replaces the run in the folder.
 
         run = Run("runs/mine", resume=True)
@@ -141,19 +141,15 @@ class Run:
             )
 
     def find_checkpoint(self) -> Path | None:
-        """Find the checkpoint to resume from; raise an error if the folder has a newer one."""
+        """Find the checkpoint to resume from, the newest in the folder; raise an error if another one is stated."""
         newest = next(iter(checkpoints_of(self.folder)), None)
-        if not self.resume:
-            return None
-        checkpoint = newest if self.resume is True else Path(self.resume)
-        if checkpoint is not None and (not checkpoint.is_dir() or checkpoints_of(checkpoint)):
-            raise OutputError(f"{checkpoint} is not a checkpoint: give one, such as {self.folder / CHECKPOINT}100")
-        if newest is not None and checkpoint is not None and checkpoint.resolve() != newest.resolve():
+        if self.resume not in (True, False) and (newest is None or Path(self.resume).resolve() != newest.resolve()):
+            what = "no checkpoint" if newest is None else f"a newer one, {newest.name}"
             raise OutputError(
-                f"{newest} is newer than {checkpoint.name}, which is resumed: choose another output folder, resume "
-                "from the newest, or remove the checkpoints"
+                f"{self.resume} cannot be resumed: the output folder {self.folder} has {what}. To continue an earlier "
+                "checkpoint, copy the folder of its run without later ones, and resume in the copy"
             )
-        return checkpoint
+        return newest if self.resume else None
 
     def finished_at(self, identity: Mapping[str, Any]) -> int | None:
         """Return the last step of the run to resume if it is finished.
@@ -254,7 +250,6 @@ class Run:
                 )
             return
         self.checkpoint = str(checkpoint)
-        earlier = RunState.read(checkpoint.parent)
         if earlier is None:
             return
         step = checkpoint_step(checkpoint) or 0

@@ -76,8 +76,8 @@ class SavingTrainer(HubTrainer):
     ) -> TrainOutput:
         """Train, and save the model; the output folder must be new or empty.
 
-        ``resume_from_checkpoint=True`` continues the run in the output folder (a path: that checkpoint), which must
-        have the same settings and data; ``allow_changes=True`` continues it with others, which are recorded.
+        ``resume_from_checkpoint=True`` continues the run in the output folder (a path: its newest checkpoint), which
+        must have the same settings and data; ``allow_changes=True`` continues it with others, which are recorded.
         ``overwrite=True`` replaces the run in the output folder. ``run`` is a run that says this itself.
         """
         folder = Path(str(self.args.output_dir))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,8 @@ class StartOfRun:
     def find(cls, model: Any, run: Run) -> StartOfRun:
         """Return the start of a run: of the model now, unless it resumes a run that trained this model before."""
         known: StartOfRun | None = getattr(model.encoder, "start_of_run", None)
-        resumed = Path(run.resume).parent if isinstance(run.resume, str) else run.folder
-        if run.resume and checkpoints_of(resumed) and known is not None and known.folder == resumed:
-            return replace(known, folder=run.folder)
+        if run.resume and checkpoints_of(run.folder) and known is not None and known.folder == run.folder:
+            return known
         return cls(run.folder, Origin.of(model))
 
     def values_of(self, needs: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
