@@ -74,6 +74,7 @@ def test_a_recipe_holds_what_was_stated_and_no_token(tmp_path: Path) -> None:
     write_recipe(tmp_path, "finetune xnli", recipe_of(training))
     text = (tmp_path / RECIPE_FILE).read_text("utf-8")
     measured = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    assert "dataloader_pin_memory" not in recipe_of(measured)
     assert measured.eval_steps == measured.save_steps and "eval_steps" not in recipe_of(measured)
     assert text.startswith("# hf-xsent finetune xnli recipe.yaml\n") and yaml.safe_load(text) == recipe_of(training)
 

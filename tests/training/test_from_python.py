@@ -168,6 +168,26 @@ def test_a_model_that_was_trained_again_is_not_exported_as_its_earlier_run(
     assert facts["exported_from"] == "" and facts["pairs"] == {"und": 32}
 
 
+def test_pairs_whose_sides_are_stated_as_one_language_are_refused(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    model = XlmrWithRTLHead.from_pretrained(str(encoder_folders["bert"]), objectives=RANKING)
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True)
+    with pytest.raises(DataError, match="^the deu pairs: source and target are both de: state the language"):
+        AlignmentTrainer(model, arguments, {"deu": pairs}, target_language="de")
+    AlignmentTrainer(model, arguments, {"und": pairs}, target_language="und")
+
+
+def test_a_language_without_an_embedding_ends_before_training(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
+) -> None:
+    """Else the first dev measurement would, before the first checkpoint."""
+    languages = {"objectives": RANKING, "languages": ["de", "en"]}
+    model = XlmrWithRTLHead.from_pretrained(str(encoder_folders["bert"]), **languages)
+    with pytest.raises(RecipeError, match="^language 'fr' of the data has no embedding: add it to de, en"):
+        AlignmentTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True), {"de": pairs}, {"fr": pairs})
+
+
 def test_a_card_without_a_known_run_asks_for_its_facts(
     encoder_folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,11 +232,11 @@ def test_python_replaces_no_run_unless_asked_to(encoder_folders: dict[str, Path]
             trainer.train()
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     handler = signal.getsignal(signal.SIGTERM)
-    for folder in (out, out / "checkpoint-9"):
-        with pytest.raises(OutputError, match=f"{folder} is not a checkpoint: give one, such as .*/checkpoint-100"):
-            _trainer(encoder, _arguments(out, **SAVING), {"de": pairs}).train(resume_from_checkpoint=str(folder))
-    with pytest.raises(OutputError, match="checkpoint-4 is newer than checkpoint-2, which is resumed"):
-        _trainer(encoder, _arguments(out, max_steps=4, **SAVING), {"de": pairs}).train(str(out / "checkpoint-2"))
+    for folder in (out, out / "checkpoint-9", out / "checkpoint-2"):
+        with pytest.raises(OutputError, match=f"{folder} cannot be resumed: .* has a newer one, checkpoint-4.*copy"):
+            _trainer(encoder, _arguments(out, max_steps=4, **SAVING), {"de": pairs}).train(str(folder))
+    with pytest.raises(OutputError, match="checkpoint-4 cannot be resumed: the output folder .*new has no checkpoint"):
+        _trainer(encoder, _arguments(tmp_path / "new", **SAVING), {"de": pairs}).train(str(out / "checkpoint-4"))
     assert signal.getsignal(signal.SIGTERM) is handler
     _trainer(encoder, _arguments(out, **SAVING), {"de": pairs}).train(overwrite=True)
     assert [path.name for path in out.glob("checkpoint-*")] == ["checkpoint-2"]
@@ -230,13 +250,16 @@ def test_the_trainer_of_pretrain_continues_or_replaces_its_run(
     (tmp_path / "de.tsv").write_text("Ein Hund.\tA dog.\nEine Katze.\tA cat.\n" * 4, "utf-8")
     settings: dict[str, Any] = {"model": str(encoder_folders["bert"]), "data": {"de": str(tmp_path / "de.tsv")}}
     settings |= {"output_dir": str(tmp_path / "out"), "cache_dir": str(tmp_path / "cache"), "clean": False}
-    trainer = pretrain(**settings, dev_pairs=0, max_steps=2, use_cpu=True, report_to="none", **SAVING)
+    settings |= {"use_cpu": True, "report_to": "none", "max_steps": 2, **SAVING}
+    trainer = pretrain(**settings, dev_pairs=0, learning_rate=1e-3)
     with pytest.raises(OutputError, match="holds a run"):
         trainer.train()
     trainer.create_model_card()
     assert "It continued the training of" not in (tmp_path / "out/README.md").read_text("utf-8")
+    trainer.args.learning_rate = 5e-5  # the default
     trainer.train(overwrite=True)
     assert facts_of_run(tmp_path / "out")["pairs"] == {"de": 16}
+    assert "learning_rate" not in yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text("utf-8"))
     trainer.args.max_steps = 4
     trainer.train(resume_from_checkpoint=True, allow_changes=True)
     assert RunState.read(tmp_path / "out").finished_at_step == 4

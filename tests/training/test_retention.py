@@ -64,6 +64,16 @@ def test_other_texts_on_which_the_result_or_the_verdict_depends_are_a_change(
         run.start("--resume", retention="others", **settings, **SHORT)
 
 
+def test_the_data_are_read_once_to_check_and_once_to_measure(
+    run: Run, scores: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, folders = retention.RetentionTask.load, list[str]()
+    monkeypatch.setattr(retention.RetentionTask, "load", lambda folder: folders.append(folder) or load(folder))
+    scores += [80.0, 80.0]
+    run.start(retention="benchmarks", largest_drop=9, **SHORT)
+    assert folders == ["benchmarks"] * 2
+
+
 def test_the_share_with_the_highest_sum_of_both_scores_is_chosen(
     run: Run, scores: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 from hf_xsent.data.bitext import Bitext, load_bitext
 from hf_xsent.data.cleaning.rules import CleaningRules
+from hf_xsent.data.languages import subtags_of
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.in_memory import holds_pairs
 from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources, state_columns
 from hf_xsent.data.readers.sources import BitextSource, refuse_missing
 from hf_xsent.data.sides import TextSides
-from hf_xsent.errors import RecipeError
+from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.training.dual_pivot.features import FeatureCache, FeatureRows
 from hf_xsent.training.settings import DataSettings
@@ -62,6 +63,12 @@ def _sources(
         for split, data in zip(SPLITS.values(), (train, dev), strict=True)
     ]
     sources = state_columns(chain(*both), columns, others)
+    for source in sources:
+        if (tag := subtags_of(source.language)) == subtags_of(target_language) != ("und",):
+            raise DataError(
+                f"{source.name}: source and target are both {tag[0]}: state the language of the source, as de=PATH, "
+                "or target_language; pairs within a language have the code und"
+            )
     return sources[: len(both[0])], sources[len(both[0]) :]
 
 
@@ -77,10 +84,16 @@ def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
         refuse_missing(Path(file))
 
 
-def check_has_what_objectives_read(train: Any, config: Any) -> None:
-    """Raise an error if no pair has the links or negatives that the objectives need; warn of unread negatives."""
+def languages_of(train: Any, dev: Any, target_language: str) -> set[str]:
+    """Return the languages of all pairs."""
+    return {*train.languages, *(dev.languages if dev else ()), target_language}
+
+
+def check_has_what_objectives_read(train: Any, dev: Any, config: Any, target_language: str) -> None:
+    """Raise an error if pairs lack the links, negatives or languages of the objectives; warn of unread negatives."""
     if not isinstance(train, Bitext):
         return
+    config.check_languages(languages_of(train, dev, target_language))
     if config.needs.links and "links" not in train.fields:
         raise RecipeError(
             "the objectives need word links, but no pair has any: train on the JSONL of hf-xsent align-words"

@@ -19,7 +19,7 @@ from hf_xsent.models.layer_selection import reduced_config
 from hf_xsent.models.loading import check_tokenizer, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import starting_settings
 from hf_xsent.runs.run import Run
-from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read
+from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read, languages_of
 from hf_xsent.training.conflicts import UNUSED_DEV, facts_of_arguments, facts_of_model, refuse_conflicts
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.recipe import Recipe
@@ -71,24 +71,21 @@ class Plan:
     def check_data(self, train: Bitext | TextSides, dev: Bitext | None) -> None:
         """Check that the data has the word links and the languages that the objectives need."""
         mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
-        check_has_what_objectives_read(train, self.recipe.config)
+        check_has_what_objectives_read(train, dev, self.recipe.config, self.recipe.data.target_language)
         if not isinstance(train, TextSides):
             if self.recipe.config.needs.links:
                 logger.info("%d of %d pairs have word links", train.count_pairs_with("links"), len(train))
             if self.recipe.config.hard_negatives:
                 logger.info("%d of %d pairs have mined negatives", train.count_pairs_with(*NEGATIVES), len(train))
-            self.recipe.config.check_languages(self._languages(train, dev))
 
     def with_data(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:
         """Check the data, and return the plan with the data's languages and word pieces in its config."""
         self.check_data(train, dev)
         if isinstance(train, TextSides):
             return self
-        config = self.recipe.config.fit(self._languages(train, dev), train.sentences, self.tokenizer)
+        languages = languages_of(train, dev, self.recipe.data.target_language)
+        config = self.recipe.config.fit(languages, train.sentences, self.tokenizer)
         return replace(self, recipe=replace(self.recipe, config=config))
-
-    def _languages(self, train: Bitext, dev: Bitext | None) -> set[str]:
-        return {*train.languages, *(dev.languages if dev else ()), self.recipe.data.target_language}
 
 
 def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:

@@ -20,11 +20,12 @@ logger = logging.getLogger(__name__)
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of the start, from which ``share_of_start: auto`` chooses
 
 
-def identify_retention(arguments: Any) -> dict[str, str]:
+def identify_retention(arguments: Any, loaded: Retention | None = None) -> dict[str, str]:
     """Return the content of the data of a run's retention, if its share of the start or its verdict depends on it."""
     if arguments.retention is None or (arguments.share_of_start != AUTO and arguments.largest_drop is None):
         return {}
-    return {"content of retention": RetentionTask.load(arguments.retention).fingerprint}
+    task = RetentionTask.load(arguments.retention) if loaded is None else loaded.task
+    return {"content of retention": task.fingerprint}
 
 
 class Retention:

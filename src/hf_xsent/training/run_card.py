@@ -65,6 +65,11 @@ def write_recipe(folder: str | Path, command: str, settings: Mapping[str, Any]) 
 
 def settings_of_run(trainer: Any) -> dict[str, Any]:
     """Return the settings of a run as a recipe; if it was not started from one, as far as the trainer knows them."""
+    return stated_of(trainer) | recipe_of(trainer.args)
+
+
+def stated_of(trainer: Any) -> dict[str, Any]:
+    """Return the settings of a run besides the training arguments, which another call of train may have changed."""
     stated = getattr(trainer, "stated_settings", None)
     if stated is None:
         config: Any = trainer.model.config
@@ -72,7 +77,7 @@ def settings_of_run(trainer: Any) -> dict[str, Any]:
         stated |= {name: getattr(trainer, name) for name in ("alpha", "target_language")}
     elif trainer.origin.facts is not None:  # another call of train has trained the model since
         stated = {**stated, "model": trainer.origin.name}
-    return {key: value for key, value in stated.items() if value is not None} | recipe_of(trainer.args)
+    return {key: value for key, value in stated.items() if value is not None}
 
 
 def facts_of_trainer(trainer: Any) -> dict[str, Any]:

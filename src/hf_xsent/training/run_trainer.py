@@ -15,8 +15,8 @@ from hf_xsent.runs.origin import Origin
 from hf_xsent.runs.run import RUN_FACTS
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
-from hf_xsent.training.retention import identify_retention
-from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, write_recipe, write_run_card
+from hf_xsent.training.retention import Retention, identify_retention
+from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, stated_of, write_recipe, write_run_card
 from hf_xsent.training.start_of_run import StartOfRun
 
 logger = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ class RunTrainer(SavingTrainer):
 
     stated_settings: Mapping[str, Any] | None = None
     start: StartOfRun  # of the last call of train that was not refused
+    _retention: Retention | None = None
     alpha: float
     target_language: str
 
@@ -48,7 +49,8 @@ class RunTrainer(SavingTrainer):
         model = self.model
         origin = Origin.of(model) if self.run is None else StartOfRun.find(model, self.run).origin
         identity = {"model": origin.identity, **identify_method(model.config), **identify_training(self.args)}
-        identity |= {"alpha": self.alpha, "target_language": self.target_language} | identify_retention(self.args)
+        identity |= {"alpha": self.alpha, "target_language": self.target_language}
+        identity |= identify_retention(self.args, self._retention)
         if not model.config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
             identity["pairs per batch, over all processes"] = self.args.train_batch_size * self.args.world_size
         for name, dataset in (("training", self.train_dataset), ("dev", self.eval_dataset)):
@@ -64,9 +66,9 @@ class RunTrainer(SavingTrainer):
             logger.warning(
                 "an interrupted training changed the weights that this one begins with: open the model again"
             )
-        self.stated_settings = settings_of_run(self)
+        self.stated_settings = stated_of(self)
         if self.saves_run and self.args.should_save:
-            write_recipe(str(self.args.output_dir), "pretrain", self.stated_settings)
+            write_recipe(str(self.args.output_dir), "pretrain", settings_of_run(self))
             report = getattr(getattr(self.train_dataset, "sides", self.train_dataset), "report", None)
             if report is not None:
                 write_json(Path(str(self.args.output_dir)) / "bitext.json", report.to_dict())

@@ -111,7 +111,7 @@ class AlignmentTrainer(RunTrainer):
             args.eval_strategy = IntervalStrategy.NO
             args.eval_on_start = args.load_best_model_at_end = False
         config: Any = model.config
-        check_has_what_objectives_read(train_dataset, config)
+        check_has_what_objectives_read(train_dataset, eval_dataset, config, self.target_language)
         if features is not None:
             encoder: Any = features.embedder.model
             encoder.to(args.device)
@@ -141,8 +141,7 @@ class AlignmentTrainer(RunTrainer):
         teachers = load_teachers(config, self.args) if teachers is None else teachers
         self.teachers = Teachers(teachers, model, self.args)
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
-        self._batches = 0
-        self._pairs = 0
+        self._batches = self._pairs = 0
         self._threads = torch.get_num_threads()
         self._cost = CostCounter()
         self.add_callback(self._cost)
@@ -156,6 +155,8 @@ class AlignmentTrainer(RunTrainer):
             raise DataError("no pairs to train on: pass them as train_dataset")
         model = self.model
         if model.config.lora_rank != self._adapters["lora_rank"]:  # an earlier call has merged them
+            if self.optimizer is not self._own_optimizer:
+                raise RecipeError("the optimizer has the weights of merged adapters: open the model again")
             vars(model.config).update(self._adapters)
             model.add_adapters()
             self.optimizer, self.model_wrapped = None, model  # both have the weights of the merged ones
@@ -213,9 +214,8 @@ class AlignmentTrainer(RunTrainer):
 
     def _score_within_languages(self) -> float:
         assert self._retention is not None
-        embedder = SentenceEmbedder(self.model, self.tokenizer)
         with self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
-            return self._retention.score(embedder)
+            return self._retention.score(SentenceEmbedder(self.model, self.tokenizer))
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None

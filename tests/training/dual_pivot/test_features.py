@@ -89,6 +89,15 @@ def test_features_of_another_tokenizer_or_config_are_not_taken(
     assert caplog.text.count("encoding 1 sentences into") == 2
 
 
+def test_features_of_another_precision_of_the_encoder_are_not_taken(cache: FeatureCache) -> None:
+    folder, model = cache.store.folder, cache.embedder.model
+    sums = []
+    for dtype in (torch.bfloat16, torch.float32):  # of equal weights
+        features = FeatureCache(folder, model.to(dtype), cache.embedder.tokenizer, "float32")
+        sums.append(features.layer_sums(["We eat bread."]).sums)
+    assert (sums[0] != sums[1]).any()
+
+
 def test_float16_is_close_and_half_as_large(cache: FeatureCache, sentences: list[str]) -> None:
     half = FeatureCache(cache.store.folder, cache.embedder.model, cache.embedder.tokenizer)
     whole, found = (CachedEncoder(one, cache.embedder.model).encode(sentences) for one in (cache, half))

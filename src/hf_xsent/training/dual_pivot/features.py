@@ -87,8 +87,8 @@ class FeatureCache:
             raise RecipeError(NO_FEATURES)
         self.embedder = LayerSumEmbedder(model, tokenizer)
         self.dtype = np.dtype(dtype)
-        weights = model.encoder.state_dict().items()
-        encoder = digest([(name, weight.float().cpu().numpy().tobytes()) for name, weight in weights])
+        weights = [(name, str(weight.dtype), weight.float()) for name, weight in model.encoder.state_dict().items()]
+        encoder = digest([(*named, weight.cpu().numpy().tobytes()) for *named, weight in weights])
         stated = model.encoder.config.to_diff_dict()
         config = {key: stated[key] for key in stated if key not in _NOT_COMPUTED and "dropout" not in key}
         forget_last_call(tokenizer)
