@@ -354,8 +354,10 @@ def test_any_object_with_encode_is_evaluated(embedder: SentenceEmbedder, tasks: 
 
 
 def test_several_objects_and_folders_are_compared_with_the_first(
-    tiny_encoders: Path, pairs: Any, monkeypatch: pytest.MonkeyPatch
+    tiny_encoders: Path, pairs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_encoders, "other")
     start = SentenceEmbedder.from_pretrained(tiny_encoders, pooling="mean")
     other = SentenceEmbedder.from_pretrained(tiny_encoders, pooling="cls")
     data = Dataset.from_dict({"source": [a for a, _ in pairs], "target": [b for _, b in pairs]})
@@ -371,6 +373,8 @@ def test_several_objects_and_folders_are_compared_with_the_first(
     assert "SentenceEmbedder 2 - SentenceEmbedder 1" in repr(evaluation)
     named = evaluate({"start": start, "mine": str(tiny_encoders)}, pairs={"de": data})
     assert [report.groups for report in named.reports] == [alone[0], alone[0]] and "mine - start" in str(named)
+    cut = evaluate({"start": str(tiny_encoders), "mine": "other"}, pairs={"de": data}, pooling="mean", max_length=24)
+    assert list(cut.by_model) == ["start", "mine"] and "mine - start" in str(cut)
 
 
 def test_a_note_says_that_a_single_model_prefers_the_language_of_the_query(tasks: list[EvaluationTask]) -> None:

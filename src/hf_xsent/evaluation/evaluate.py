@@ -113,7 +113,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     tasks = load_tasks(settings.tasks, settings.languages, settings.pairs)
     if settings.page is not None:
         check_writable(settings.page, [settings.output] if settings.output else [])
-    if isinstance(settings.model, list) and all(map(_is_name, settings.model)):
+    if all(map(_is_name, settings.model.values() if isinstance(settings.model, Mapping) else settings.model)):
         evaluation = _evaluate_models(settings, tasks)
     else:
         evaluation = _evaluate_objects(settings, tasks)
@@ -132,10 +132,11 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
     """Measure models given by their names, and compare each with the first."""
     layers = None if settings.layers is None else parse_layers(settings.layers)
     poolings = [name for names in settings.pooling or () for name in names.split(",")]
-    models = [os.fspath(model) for model in settings.model]
+    by_name = settings.model if isinstance(settings.model, Mapping) else {}
+    models = [os.fspath(model) for model in by_name.values() or settings.model]
     if len({*map(os.path.realpath, models)}) < len(models):
         raise RecipeError(f"evaluate compares different models, but one is given twice: {', '.join(models)}")
-    names = short_names(models)
+    names = dict(zip(models, by_name, strict=True)) if by_name else short_names(models)
     choices = {"pooling": poolings, "layers": layers, "dims": settings.dims}
     varied = [name for name, values in choices.items() if len(values or ()) > 1]
     compares = len(names) > 1 or any(getattr(task, "start", None) is not None for task in tasks)

@@ -143,7 +143,8 @@ class Run:
     def find_checkpoint(self) -> Path | None:
         """Find the checkpoint to resume from, the newest in the folder; raise an error if another one is stated."""
         newest = next(iter(checkpoints_of(self.folder)), None)
-        if self.resume not in (True, False) and (newest is None or Path(self.resume).resolve() != newest.resolve()):
+        is_newest = newest is not None and Path(str(self.resume)).resolve() == newest.resolve()
+        if not isinstance(self.resume, bool) and not is_newest:
             what = "no checkpoint" if newest is None else f"a newer one, {newest.name}"
             raise OutputError(
                 f"{self.resume} cannot be resumed: the output folder {self.folder} has {what}. To continue an earlier "

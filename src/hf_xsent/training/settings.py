@@ -179,7 +179,7 @@ class TrainingSettings(CommonTrainingSettings):
     )
     save_total_limit: int | None = setting(
         2,
-        "Keep at most this many checkpoints, but always the best and the latest; null: all.",
+        "Keep at most this many checkpoints, but always the best and, until the end, the latest; null: all.",
         at_least=1,
         results=False,
     )
