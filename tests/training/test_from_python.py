@@ -238,6 +238,10 @@ def test_python_replaces_no_run_unless_asked_to(encoder_folders: dict[str, Path]
     with pytest.raises(OutputError, match="checkpoint-4 cannot be resumed: the output folder .*new has no checkpoint"):
         _trainer(encoder, _arguments(tmp_path / "new", **SAVING), {"de": pairs}).train(str(out / "checkpoint-4"))
     assert signal.getsignal(signal.SIGTERM) is handler
+    rounded = _trainer(encoder, _arguments(out, max_steps=4, **SAVING), {"de": pairs})
+    rounded.model.bfloat16()
+    with pytest.raises(OutputError, match=r"dtype torch\.float32, now torch\.bfloat16"):
+        rounded.train(resume_from_checkpoint=True)
     _trainer(encoder, _arguments(out, **SAVING), {"de": pairs}).train(overwrite=True)
     assert [path.name for path in out.glob("checkpoint-*")] == ["checkpoint-2"]
     with pytest.raises(OutputError, match="no checkpoint in .*new to resume from"):

@@ -49,7 +49,7 @@ class RunTrainer(SavingTrainer):
         model = self.model
         origin = Origin.of(model) if self.run is None else StartOfRun.find(model, self.run).origin
         identity = {"model": origin.identity, **identify_method(model.config), **identify_training(self.args)}
-        identity |= {"alpha": self.alpha, "target_language": self.target_language}
+        identity |= {"alpha": self.alpha, "target_language": self.target_language, "dtype": str(model.dtype)}
         identity |= identify_retention(self.args, self._retention)
         if not model.config.needs.momentum_encoder:  # else negatives come from a queue, whatever the batch
             identity["pairs per batch, over all processes"] = self.args.train_batch_size * self.args.world_size
