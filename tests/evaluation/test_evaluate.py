@@ -31,6 +31,7 @@ from hf_xsent.evaluation.task import EvaluationTask, Scores
 from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
+from sentence_transformers import SentenceTransformer
 
 Start = Callable[..., list[Report]]
 
@@ -375,6 +376,22 @@ def test_several_objects_and_folders_are_compared_with_the_first(
     assert [report.groups for report in named.reports] == [alone[0], alone[0]] and "mine - start" in str(named)
     cut = evaluate({"start": str(tiny_encoders), "mine": "other"}, pairs={"de": data}, pooling="mean", max_length=24)
     assert list(cut.by_model) == ["start", "mine"] and "mine - start" in str(cut)
+
+
+def test_opened_models_read_as_much_as_stated_while_they_are_measured(tiny_encoders: Path, pairs: Any) -> None:
+    opened, ours = SentenceTransformer(str(tiny_encoders)), SentenceEmbedder.from_pretrained(tiny_encoders)
+    before = opened.max_seq_length, ours.max_length
+    folder = evaluate(str(tiny_encoders), pairs={"de": pairs}, max_length=4).reports[0]
+    evaluation = evaluate({"theirs": opened, "ours": ours, "named": tiny_encoders}, pairs={"de": pairs}, max_length=4)
+    for report in evaluation.reports:
+        assert report.settings["max_length"] == 4
+        assert report.groups["all"]["beside"] == pytest.approx(folder.groups["all"]["beside"])
+    assert (opened.max_seq_length, ours.max_length) == before
+    with pytest.raises(ModelError, match="^max_length 99999 does not fit"):
+        evaluate({"theirs": opened, "ours": ours}, pairs={"de": pairs}, max_length=99999)
+    assert (opened.max_seq_length, ours.max_length) == before
+    with pytest.raises(ModelError, match="^precision and output need models that are named"):
+        evaluate(ours, pairs={"de": pairs}, precision="bfloat16", output="results.json")
 
 
 def test_a_note_says_that_a_single_model_prefers_the_language_of_the_query(tasks: list[EvaluationTask]) -> None:

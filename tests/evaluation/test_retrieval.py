@@ -200,15 +200,15 @@ def test_two_models_are_compared_and_the_results_have_the_name_of_the_folder(
     folder = _folder(tmp_path / "our-wiki", _judgements())
     models = [str(encoder_folders[name]) for name in ("xlm-roberta-mlm", "bert")]
     output = tmp_path / "results.json"
-    evaluation = evaluate(models, {"retrieval": folder}, languages=["deu", "sw"], output=output)
+    evaluation = evaluate(models, {"retrieval": folder}, languages=["deu", "en", "sw"], output=output)
     first, second = evaluation.reports
-    assert {*first.languages} == {"de", "sw"} and first.data == "our-wiki"
+    assert {*first.languages} == {"de", "en", "sw"} and first.data == "our-wiki"
     assert {*second.differences["all"]} == {"ndcg", "mrr", "recall", "own"}
     assert "Retrieval, nDCG@10" in str(evaluation)
     assert second.compared_with == models[0]  # which a card compares with the start of the recipe
     encoding = {**first.settings, "dimensions": first.settings["dim"]}
     (table,) = tabulate(read_results([output], [first.settings["model_fingerprint"]]), encoding)
-    assert table.title == "Retrieval of our-wiki, 2 languages" and table.result is not None
+    assert table.title == "Retrieval of our-wiki, 3 languages" and table.result is not None
     assert (table.result.dataset_type, table.result.metric_type) == ("our-wiki", "ndcg_at_10")
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.evaluation.opened import is_name, open_models, reading
 from hf_xsent.evaluation.registry import load_tasks
 from hf_xsent.evaluation.report import (
     NOTE,
@@ -97,7 +98,8 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     """Measure models on tasks: one report per model, task, pooling, layer and dimension.
 
     A model is a folder, a Hub id or an object with ``encode``, such as a SentenceTransformer; of several, each is
-    compared with the first. ``output`` is a JSON file of the results; what it has already is not measured again.
+    compared with the first. ``output`` is a JSON file of the results, of models by folder or Hub id; what it has
+    already is not measured again.
     ``tasks`` may be a folder with a folder per task, and ``pairs`` are pairs of your own, such as
     ``{"de": "test.tsv"}`` or a Dataset, which ``tasks`` may be, too.
 
@@ -113,7 +115,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     tasks = load_tasks(settings.tasks, settings.languages, settings.pairs)
     if settings.page is not None:
         check_writable(settings.page, [settings.output] if settings.output else [])
-    if all(map(_is_name, settings.model.values() if isinstance(settings.model, Mapping) else settings.model)):
+    if all(map(is_name, settings.model.values() if isinstance(settings.model, Mapping) else settings.model)):
         evaluation = _evaluate_models(settings, tasks)
     else:
         evaluation = _evaluate_objects(settings, tasks)
@@ -302,47 +304,27 @@ def check_views(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequenc
 
 def _evaluate_objects(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Evaluation:
     """Measure objects with ``encode`` beside folders, and compare each with the first."""
-    for name in ("pooling", "layers", "dims", "max_length", "precision", "device", "output"):
-        if getattr(settings, name) != getattr(EvaluateSettings, name):
-            of_object = {"max_length": ", or set its max_seq_length", "device": ", or move it by its to()"}
-            raise ModelError(
-                f"{name} needs models that are named by a folder or Hub id: save the model and name its folder"
-                f"{of_object.get(name, '')}"
-            )
+    names = ("pooling", "layers", "dims", "precision", "device", "output")
+    if unused := [name for name in names if getattr(settings, name) != getattr(EvaluateSettings, name)]:
+        listed = f"{' and '.join(unused)} {'need' if len(unused) > 1 else 'needs'}"
+        raise ModelError(
+            f"{listed} models that are named by a folder or Hub id: save the opened ones, name the folders"
+        )
     reports: list[Report] = []
     start: Start | None = None
     first: dict[str, Measurement] = {}  # by task
-    models = _opened(settings.model)
-    for name, model in models.items():
-        described = {"model": name} | ({"max_length": model.max_length} if isinstance(model, TextEncoder) else {})
-        encode = ModelEncoder(model)
-        for task in tasks:
-            task = task if start is None else task.beside(start)
-            measured = Measurement.of(task, described, task.score(encode), encode)
-            before = first.setdefault(task.name, measured)
-            compared = start and compare_with_first(task, next(iter(models)), before, measured)
-            reports.append(compared or measured.report)
-            _warn_of_cut(measured.report, model)
-        start = start or Start(name, encode)
+    models = open_models(settings.model)
+    with reading(models.values(), settings.max_length):
+        for name, model in models.items():
+            length = settings.max_length or (model.max_length if isinstance(model, TextEncoder) else None)
+            described = {"model": name} | ({"max_length": length} if length else {})
+            encode = ModelEncoder(model)
+            for task in tasks:
+                task = task if start is None else task.beside(start)
+                measured = Measurement.of(task, described, task.score(encode), encode)
+                before = first.setdefault(task.name, measured)
+                compared = start and compare_with_first(task, next(iter(models)), before, measured)
+                reports.append(compared or measured.report)
+                _warn_of_cut(measured.report, model)
+            start = start or Start(name, encode)
     return Evaluation(tasks, reports, {name: name for name in models}, _is_suite(settings.tasks))
-
-
-def _opened(models: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-    """Return opened models by name: that of a mapping, a folder or Hub id, or the class with its place of several."""
-    if not isinstance(models, Mapping):
-        several = len(models) > 1
-        models = {
-            os.fspath(model) if _is_name(model) else f"{type(model).__name__}{f' {place}' if several else ''}": model
-            for place, model in enumerate(models, 1)
-        }
-    for model in models.values():
-        if not _is_name(model) and not hasattr(model, "encode"):
-            kind = type(model).__name__
-            raise ModelError(f"{kind} has no encode: give a folder, a Hub id or a model that encodes text")
-    return {
-        name: SentenceEmbedder.from_pretrained(model) if _is_name(model) else model for name, model in models.items()
-    }
-
-
-def _is_name(model: Any) -> bool:
-    return isinstance(model, str) or (isinstance(model, os.PathLike) and not hasattr(model, "encode"))

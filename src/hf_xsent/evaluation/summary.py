@@ -74,7 +74,8 @@ def _own_language(report: Report) -> str:
         return ""
     return (
         f"{report.task}: {alone:.2f} alone, but {beside:.2f} beside the query's own language, which this model "
-        "prefers: training on pairs changes that, as does hf-xsent export --remove_language (docs/search.md)"
+        "prefers: training on pairs, or on more of them, changes that, as does hf-xsent export --remove_language "
+        "(docs/search.md)"
     )
 
 

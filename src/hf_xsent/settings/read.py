@@ -148,11 +148,11 @@ def split_arguments(
 
 
 def refuse_unknown_flags(arguments: Iterable[str], known: Collection[str]) -> None:
-    """Raise an error for the first flag whose name, before ``=`` and the first dot, is not known."""
-    for word in arguments:
-        flag = word.lstrip("-").partition("=")[0].replace("-", "_")
-        if _is_flag(word) and (name := flag.partition(".")[0]) not in known:
-            raise RecipeError(f"unknown flag --{flag}{suggestion(name, known)}")
+    """Raise an error for flags whose names, before ``=`` and the first dot, are not known."""
+    flags = [word.lstrip("-").partition("=")[0].replace("-", "_") for word in arguments if _is_flag(word)]
+    if unknown := [flag for flag in flags if flag.partition(".")[0] not in known]:
+        hints = (f"--{flag}{suggestion(flag.partition('.')[0], known)}" for flag in unknown)
+        raise RecipeError(f"unknown flag {'; also '.join(hints)}")
 
 
 def _is_flag(word: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,26 @@ def check_bitext(arguments: DataSettings) -> None:
 
 
 def as_files(settings: Any, splits: Mapping[str, str] = SPLITS) -> Any:
-    """Return settings whose pairs, ``data`` and ``dev``, are files; those in memory are written to the cache."""
-    written = {}
-    for name, split in splits.items() if isinstance(settings, Mapping) else ():
-        if holds_pairs(data := settings.get(name)):
-            options = {key: settings[key] for key in ("target_language", "cache_dir") if settings.get(key)}
-            sources = chain(*resolve_sources(data, split=split, **options).values())
-            written[name] = [f"{source.language}={source.path}" for source in sources]
-    return {**settings, **written} if written else settings
+    """Return settings whose pairs, also those to exclude, are files; pairs in memory are written to the cache.
+
+    ``splits`` are the names of the settings, and what is read of a DatasetDict.
+    """
+    if not isinstance(settings, Mapping):
+        return settings
+    options = {key: settings[key] for key in ("target_language", "cache_dir") if settings.get(key)}
+
+    def sources(data: Any, split: str) -> Iterable[BitextSource]:
+        return chain(*resolve_sources(data, split=split, **options).values())
+
+    written: dict[str, Any] = {
+        name: [f"{source.language}={source.path}" for source in sources(settings[name], split)]
+        for name, split in splits.items()
+        if holds_pairs(settings.get(name))
+    }
+    rules: Any = settings.get("rules")
+    if isinstance(rules, Mapping) and holds_pairs(rules.get("exclude")):
+        written["rules"] = {**rules, "exclude": [source.path for source in sources(rules["exclude"], "test")]}
+    return {**settings, **written}
 
 
 def _resolve(arguments: DataSettings) -> tuple[list[BitextSource], list[BitextSource]]:

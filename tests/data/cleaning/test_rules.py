@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hf_xsent.data.cleaning.report import CleaningCounts, CleaningReport
@@ -108,9 +111,8 @@ def test_without_cleaning_only_stated_rules_apply() -> None:
     ("file", "message"),
     [
         (None, "exclude: no file matches"),
-        ("test.jsonl", "seems to be a table or records, not text"),
-        ("test.tmx.gz", "seems to be a table or records, not text"),
-        ("test.po", "seems to be a table or records, not text"),
+        ("test.tmx.gz", "test.tmx.gz is not plain text, TSV, CSV, JSON or Parquet"),
+        ("test.po", "test.po is not plain text, TSV, CSV, JSON or Parquet"),
     ],
 )
 def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | None, message: str) -> None:
@@ -118,6 +120,23 @@ def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | 
         (tmp_path / file).write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match=message):
         CleaningRules.parse([f"exclude={tmp_path}/{file or 'none'}*"]).files()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.parquet", "a.tsv"])
+def test_test_sets_in_the_formats_of_pairs_are_excluded(tmp_path: Path, name: str) -> None:
+    record = {"translation": {"de": 'Der "Hund", schläft.', "en": "The dog sleeps."}, "id": 1}
+    if name == "a.csv":
+        text = 'de,en\n"Der ""Hund"", schläft.",The dog sleeps.\n'
+    else:  # a TSV as pandas writes it
+        text = {"a.tsv": '"Der ""Hund"", schläft."\tThe dog sleeps.\n', "a.json": f"[{json.dumps(record)}]"}.get(
+            name, json.dumps(record)
+        )
+    (tmp_path / name).write_text(text, "utf-8")
+    if name == "a.parquet":
+        pq.write_table(pa.Table.from_pylist([record]), tmp_path / name)
+    check = CleaningRules(exclude=[str(tmp_path / name)]).pair_checker("de")
+    for pair in (('Der "Hund", schläft.', "Another one."), ("Noch einer.", "the dog SLEEPS.")):
+        assert check(*pair) == "exclude"
 
 
 def test_a_folder_of_test_sets_is_read_with_its_subfolders(tmp_path: Path) -> None:

@@ -134,7 +134,8 @@ def test_a_data_set_of_several_languages_names_them_by_its_keys_or_a_column(tmp_
 def test_a_column_of_another_language_is_not_guessed(header: str, tmp_path: Path) -> None:
     path = _table(tmp_path / "a.tsv", header, "\t".join(PAIR))
     with pytest.raises(
-        DataError, match=f"a.tsv:1: cannot choose among the columns {', '.join(header.split())}; state .* names$"
+        DataError,
+        match=f"a.tsv:1: cannot choose among the columns {', '.join(header.split())}; .*state .* names$",
     ):
         list(read_pairs(BitextSource("de", path)))
     assert list(read_pairs(BitextSource("de", path, "en", (0, 1)))) == [PAIR]

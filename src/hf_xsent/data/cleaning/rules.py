@@ -6,15 +6,12 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
-from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hf_xsent.data.cleaning.excluded import excluded_files, hash_sentences
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.languages import Language, find_language, scripts_of
-from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.sources import nearest_file, refuse_table
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.files import file_stamp
 from hf_xsent.settings.declare import setting
@@ -72,8 +69,8 @@ class PairRules:
     tokenizer: str | None = setting(None, "Folder or Hub id of the tokenizer of these two rules.", metavar="MODEL")
     exclude: list[str] | None = setting(
         None,
-        "Files, folders or globs of test sets, plain text or TSV: remove pairs that have one of their sentences, "
-        "ignoring case and whitespace.",
+        "Files, folders or globs of test sets, plain text, TSV, CSV, JSON or Parquet: remove pairs that have one of "
+        "their sentences, ignoring case and whitespace.",
     )
 
     def __post_init__(self) -> None:
@@ -110,7 +107,7 @@ class PairRules:
         """Return the files whose content determines what is removed: of sentences to exclude, and of the tokenizer."""
         patterns = () if self.tokenizer is None else _TOKENIZER_FILES
         tokenizer = {path for pattern in patterns for path in Path(self.tokenizer or "").glob(pattern)}
-        return [*self._excluded_files(), *sorted(path for path in tokenizer if path.is_file())]
+        return [*excluded_files(self.exclude or ()), *sorted(path for path in tokenizer if path.is_file())]
 
     def pair_checker(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
         """Return a function from a pair to the name of the first rule that removes it, or None."""
@@ -118,7 +115,7 @@ class PairRules:
         source_scale, target_scale = _scale(source_language), _scale(target)
         latin = "Latn" in source_language.scripts or not source_language.scripts
         broken_piece_rule = self._piece_checker()
-        excluded = _hash_sentences(tuple((file, *file_stamp(file)) for file in self._excluded_files()))
+        excluded = hash_sentences(tuple((file, *file_stamp(file)) for file in excluded_files(self.exclude or ())))
 
         def first_broken_rule(source: str, sentence: str) -> str | None:
             if excluded and (hash_texts(source) in excluded or hash_texts(sentence) in excluded):
@@ -145,19 +142,6 @@ class PairRules:
             return None if broken_piece_rule is None else broken_piece_rule(source, sentence)
 
         return first_broken_rule
-
-    def _excluded_files(self) -> list[Path]:
-        """Expand files, folders and globs to files; raise a `DataError` if one matches no file."""
-        files: set[Path] = set()
-        for pattern in self.exclude or ():
-            matches = [Path(name) for name in glob(pattern, recursive=True)]
-            matches += [path for folder in matches if folder.is_dir() for path in folder.rglob("*")]
-            if not (inside := {path for path in matches if path.is_file()}):
-                raise DataError(f"cleaning rule exclude: no file matches {pattern}{nearest_file(Path(pattern))}")
-            files |= inside
-        for file in files:
-            refuse_table(file)
-        return sorted(files)
 
     def _piece_checker(self) -> Callable[[str, str], str | None] | None:
         if self.min_pieces is None and self.max_pair_pieces is None:
@@ -190,13 +174,6 @@ class CleaningRules(PairRules):
     """Rules that remove pairs of training data."""
 
     repeated: bool = setting(True, "Remove repeated pairs, ignoring case and whitespace; links and negatives stay.")
-
-
-@lru_cache(maxsize=1)  # the languages of a run share it
-def _hash_sentences(stamped: tuple[tuple[Any, ...], ...]) -> frozenset[int]:
-    """Return the hashes of the sentences in files, one per line or tab-separated field."""
-    fields = (field for file, *_ in stamped for _, line in lines(file) for field in {line, *line.split("\t")})
-    return frozenset(hash_texts(field) for field in fields if field.strip())
 
 
 def _scale(language: Language) -> int:

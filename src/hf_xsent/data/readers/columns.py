@@ -80,7 +80,9 @@ def choose_columns(
     if columns is None:
         first, second = guess_columns(names, language, target_language)
         if first is None or second is None:
-            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {CURE}")
+            other = language_of_columns(tuple(names), target_language)
+            way = f"if {other} is their language, state it ({other}=FILE), else " if other else ""
+            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {way}{CURE}")
         return first, second
     numbers = []
     for column in columns:

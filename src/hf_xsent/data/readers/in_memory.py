@@ -71,7 +71,7 @@ def write_pairs(data: Any, folder: Path, template: BitextSource) -> list[BitextS
         if not files:
             raise DataError("the data hold no pairs: give at least one")
         return [
-            replace(template, path=str(_final(Path(file.name), folder)), in_memory=True, language=code, stated=True)
+            replace(template, path=str(_final(Path(file.name), folder)), language=code, stated=True)
             for code, file in files.items()
         ]
 

@@ -15,7 +15,7 @@ from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, language_of_
 from hf_xsent.data.readers.columns import Columns, check_columns
 from hf_xsent.data.readers.formats import ORDERS, language_of_header
 from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
-from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file
+from hf_xsent.data.readers.sources import IN_MEMORY, BitextSource, end_of_name, nearest_file
 from hf_xsent.errors import DataError
 
 
@@ -40,7 +40,7 @@ def resolve_sources(
     """
     template = BitextSource("und", "", target_language, split=split, stated=False)
     resolved: dict[str, list[BitextSource]] = {}
-    sources = _sources(data, template, Path(cache_dir or default_cache_dir()) / "in_memory")
+    sources = _sources(data, template, Path(cache_dir or default_cache_dir()) / IN_MEMORY)
     for source in state_columns(sources, columns):
         _ = source.files  # raises an error if one is missing
         resolved.setdefault(source.language, []).append(source)

@@ -22,6 +22,7 @@ _SUFFIX_FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".tab": "tsv", ".csv": "csv", ".tmx": "tmx", ".po": "po", ".pot": "po", ".mo": "mo",
     ".gmo": "mo", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
+IN_MEMORY = "in_memory"  # the folder of pairs that were in memory
 _LINES_OF_A_TABLE = 20  # which all have a tab
 
 
@@ -31,7 +32,7 @@ class BitextSource:
 
     ``path`` is a file, a Moses pair (two files joined by a comma, or their common prefix), a folder, or a data set on
     the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. A column is a number from 0
-    or a name, nested ones with dots (``translation.de``). ``in_memory``: the file holds what was given in memory.
+    or a name, nested ones with dots (``translation.de``).
     ``stated``: the language is given, or in a name, rather than unknown.
     """
 
@@ -40,12 +41,16 @@ class BitextSource:
     target_language: str = "en"
     columns: Columns | None = None
     split: str = "train"
-    in_memory: bool = False
     stated: bool = True
 
     def __post_init__(self) -> None:
         find_language(self.language)
         find_language(self.target_language)
+
+    @property
+    def in_memory(self) -> bool:
+        """Return whether the file in the cache holds pairs that were in memory."""
+        return Path(self.path).parent.name == IN_MEMORY
 
     @property
     def name(self) -> str:
