@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from training_run import Pairs, unfinish
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer
 
+from hf_xsent import pretrain
 from hf_xsent.cli import main as command
 from hf_xsent.cli import program
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
@@ -329,6 +330,19 @@ def test_of_a_data_set_on_the_hub_the_validation_split_is_for_dev(
         flags = [f"--train=en={source}", f"--dev=en={source}", "--overwrite"]
         task(_flags(data, encoder_folders["bert"], *flags, max_steps=1, **more))
         assert opened[-2:] == [(source, "train"), (source, "validation")]
+
+
+def test_a_run_that_replaces_one_of_the_other_command_leaves_none_of_its_reports(
+    data: Path, encoder_folders: dict[str, Path], pairs: Pairs
+) -> None:
+    encoder, out = encoder_folders["bert"], data / "out"
+    flags = [f"--train=en={data}/train-en.tsv", "--overwrite"]
+    xnli(_flags(data, encoder, *flags, f"--xnli={data}", max_steps=1))
+    settings: dict[str, Any] = {"max_steps": 1, "dev_pairs": 0, "cache_dir": data / "cache", "clean": False}
+    pretrain(model=encoder, data={"de": pairs}, output_dir=out, overwrite=True, use_cpu=True, **settings)
+    assert (out / "README.md").is_file() and not {*map(str, out.glob("results.*"))}
+    xnli(_flags(data, encoder, *flags, max_steps=1))
+    assert not {"README.md", "bitext.json", "training.json"} & {path.name for path in out.iterdir()}
 
 
 @pytest.mark.parametrize("bf16", [False, True])

@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import datasets
@@ -14,6 +15,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from datasets.fingerprint import Hasher
 from safetensors.torch import load_file, save_file
 
@@ -117,6 +119,11 @@ def test_an_object_that_encodes_is_a_model_and_others_are_not() -> None:
 
     assert Encoder(Lengths()).encode(["abc"]).tolist() == [[3, 1]]
     assert Encoder(Lengths()).identity == Encoder(Lengths()).identity
+    tables = [
+        torch.nn.Embedding.from_pretrained(torch.full((2, 2), value, dtype=torch.bfloat16)) for value in (1, 1, 2)
+    ]
+    first, equal, other = (SimpleNamespace(encode=Lengths().encode, model=table) for table in tables)
+    assert Encoder(first).identity == Encoder(equal).identity != Encoder(other).identity
     with pytest.raises(ModelError, match="int has no encode"):
         Encoder(3)
     with pytest.raises(ModelError, match="pooling applies to a model given by its folder"):

@@ -20,13 +20,14 @@ from hf_xsent import (
     AlignmentTrainingArguments,
     SentenceEncoderForPreTraining,
     XlmrWithRTLHead,
+    export_sentence_transformer,
     load_bitext,
 )
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.training import hub_trainer
-from hf_xsent.training.run_card import RECIPE_FILE, _training_sentences, recipe_of, write_recipe, write_run_card
+from hf_xsent.training.run_card import RECIPE_FILE, _measured_sentences, recipe_of, write_recipe, write_run_card
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -82,7 +83,7 @@ def test_a_recipe_holds_what_was_stated_and_no_token(tmp_path: Path) -> None:
 def test_a_run_and_its_checkpoints_state_their_facts_without_private_paths(run: Run) -> None:
     run.start()
     facts = facts_of_run(run.out)
-    steps, accuracy, beside = facts["training"]
+    steps, accuracy, beside = facts["training"] + facts["measured"]
     assert steps == "Training took 6 steps of 4 pairs (2.00 epochs)." and facts["base_model"] == ""
     dev = [log["eval_accuracy"] for log in run.metrics if "eval_accuracy" in log]
     assert accuracy == f"Accuracy@1 on dev pairs was {dev[0]:.2f} before training and is {max(dev[1:]):.2f} after it."
@@ -91,7 +92,7 @@ def test_a_run_and_its_checkpoints_state_their_facts_without_private_paths(run: 
     assert facts["recipe"]["data"] == ["de=de.tsv", "fr=fr.tsv"] and str(run.folder) not in json.dumps(facts)
     of_checkpoint = facts_of_run(run.out / "checkpoint-3")
     assert of_checkpoint["training"][0] == "Training took 3 steps of 4 pairs (1.00 epochs)."
-    assert of_checkpoint | {"training": facts["training"]} == facts
+    assert of_checkpoint | {name: facts[name] for name in ("training", "measured")} == facts
 
 
 @pytest.mark.parametrize(("before", "told"), [(50.0, True), (100.0, False)])
@@ -99,7 +100,7 @@ def test_a_card_omits_dev_accuracy_that_was_perfect_before_training(before: floa
     history = [{"step": step, "eval_accuracy": value} for step, value in ((0, before), (2, 100.0))]
     state = SimpleNamespace(global_step=2, epoch=1.0, log_history=history, best_global_step=None)
     args = AlignmentTrainingArguments("out", use_cpu=True, report_to="none", load_best_model_at_end=False)
-    sentences = _training_sentences(SimpleNamespace(args=args, state=state, saves_checkpoint=False))
+    sentences = _measured_sentences(SimpleNamespace(args=args, state=state, saves_checkpoint=False))
     assert any("Accuracy@1" in sentence for sentence in sentences) == told
 
 
@@ -158,6 +159,9 @@ def test_the_card_states_the_accuracy_on_the_dev_pairs_of_the_run(run: Run) -> N
     trainer.evaluate({"tr": [("Kedi sütü içiyor.", "The cat drinks the milk.")]})  # alone, it is always found
     trainer.create_model_card()
     assert "Accuracy@1 on dev pairs was " in card and (run.out / "README.md").read_text("utf-8") == card
+    for name, options, states in (("same", {}, True), ("other", {"dim": 4}, False)):
+        export_sentence_transformer(run.out, run.out.parent / name, **options)
+        assert ("Accuracy@1 on dev" in (run.out.parent / name / "README.md").read_text("utf-8")) == states
 
 
 @pytest.mark.parametrize("in_memory", [False, True])

@@ -43,7 +43,7 @@ def test_a_run_states_what_it_lost_and_ends_with_an_error_if_that_is_too_much(ru
     scores += [80.0, 78.5, 80.0, 78.5]  # no further ones: the last run is not trained again
     run.start(retention="benchmarks", largest_drop=2, **SHORT)
     sentence = "The score within languages was 80.00 before training and is 78.50 after it."
-    assert sentence in facts_of_run(run.out)["training"] and sentence in (run.out / "README.md").read_text("utf-8")
+    assert sentence in facts_of_run(run.out)["measured"] and sentence in (run.out / "README.md").read_text("utf-8")
     with pytest.raises(TrainingError, match="fell from 80.00 to 78.50, more than largest_drop 1: the run is saved in"):
         run.start("--overwrite", retention="benchmarks", largest_drop=1, **SHORT)
     state = RunState.read(run.out)

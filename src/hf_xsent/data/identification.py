@@ -101,7 +101,7 @@ def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str,
         stated = " and ".join(find_language(code).name for code in codes)
         raise DataError(
             f"{name}: source and target, stated as {stated}, seem to be swapped: "
-            f"{cure or 'name them in a first line, such as en and de, or in commands that have it give --columns 1 0'}"
+            f"{cure or 'name them in a first line, such as en and de, or state columns the other way (1 0 or names)'}"
             ", or check language and target_language"
         )
     for side, code, other in zip(("source", "target"), codes, others, strict=True):

@@ -316,7 +316,7 @@ def _evaluate_objects(settings: EvaluateSettings, tasks: Sequence[EvaluationTask
     models = open_models(settings.model)
     with reading(models.values(), settings.max_length):
         for name, model in models.items():
-            length = settings.max_length or (model.max_length if isinstance(model, TextEncoder) else None)
+            length = getattr(model, "max_length" if isinstance(model, TextEncoder) else "max_seq_length", None)
             described = {"model": name} | ({"max_length": length} if length else {})
             encode = ModelEncoder(model)
             for task in tasks:

@@ -11,8 +11,9 @@ from typing import Any
 
 from hf_xsent.evaluation.report import versions
 from hf_xsent.files import write_json, write_text
-from hf_xsent.finetuning.trainer import RESULTS, TABLE, Scores
+from hf_xsent.finetuning.trainer import Scores
 from hf_xsent.pages.tables import Table
+from hf_xsent.runs.run import RESULTS, TABLE
 
 
 @dataclass(frozen=True)

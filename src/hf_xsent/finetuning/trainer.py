@@ -17,7 +17,9 @@ from transformers.trainer_utils import IntervalStrategy
 from hf_xsent.files import is_local
 from hf_xsent.finetuning.settings import FineTuningSettings, FineTuningTrainingSettings, QuestionSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
+from hf_xsent.publishing.model_card import is_generated
 from hf_xsent.runs.identity import identify_files, identify_model
+from hf_xsent.runs.run import RESULTS, RUN_FACTS, TABLE
 from hf_xsent.training.arguments import CheckedArguments, check_metric
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.conflicts import facts_of_arguments, refuse_conflicts
@@ -28,7 +30,6 @@ from hf_xsent.training.settings import FolderSettings
 Scores = dict[str, dict[str, float]]  # of each test set, by name
 Features = Mapping[str, Sequence[int]]  # input_ids and perhaps token_type_ids of one row
 
-RESULTS, TABLE = "results.json", "results.txt"  # files of the output folder
 TOKENS_PER_BATCH = 8192  # in evaluation
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -121,6 +122,15 @@ class FineTuner(SavingTrainer):
             for name in (RESULTS, TABLE):
                 (folder / name).unlink(missing_ok=True)
             write_recipe(folder, f"finetune {self.args.task}", recipe_of(self.args))
+
+    def write_reports(self) -> None:
+        """Remove the reports of a run of pretrain that this one has replaced."""
+        folder = Path(str(self.args.output_dir))
+        card = folder / "README.md"
+        for path in (folder / "bitext.json", folder / RUN_FACTS):
+            path.unlink(missing_ok=True)
+        if card.is_file() and is_generated(card.read_text("utf-8")):
+            card.unlink()
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
         """Compute the task's loss."""

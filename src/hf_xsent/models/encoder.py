@@ -6,9 +6,11 @@ import json
 import os
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import torch
 
 from hf_xsent.errors import ModelError
 from hf_xsent.files import digest
@@ -84,7 +86,7 @@ class Encoder:
 
     @cached_property
     def identity(self) -> dict[str, str]:
-        """Everything that determines an embedding besides the text; for an object, embeddings of a few sentences."""
+        """Everything that determines an embedding besides the text; of an object, weights and a few embeddings."""
         model = self.open()
         if self.name is not None and isinstance(model, SentenceEmbedder):
             return {
@@ -94,7 +96,10 @@ class Encoder:
                 "precision": str(model.model.dtype).removeprefix("torch."),
                 "prompt": model.prompt,
             }
-        return {"model": digest(self.encode(_PROBES).astype(np.float32).round(3).tobytes())}
+        weights: Any = getattr(getattr(model, "model", model), "state_dict", dict)()
+        parts = (tensor.detach().cpu().contiguous().view(-1).view(torch.uint8) for tensor in weights.values())
+        probes = self.encode(_PROBES).astype(np.float32).round(3).tobytes()
+        return {"model": digest(chain([probes], (part.numpy().tobytes() for part in parts)))}
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return one embedding per sentence; without sentences, an array of 0 rows, whose width is the model's."""

@@ -182,11 +182,11 @@ def stated_facts(stated: Mapping[str, Any]) -> dict[str, Any]:
 def without_folders(value: Any) -> Any:
     """Reduce absolute paths, which may be private, to their last name.
 
-    >>> without_folders({"data": ["de=/home/me/a.de,/home/me/a.en"], "model": "/models/e5", "dev": "dev/de.tsv"})
-    {'data': ['de=a.de,a.en'], 'model': 'e5', 'dev': 'dev/de.tsv'}
+    >>> without_folders({"data": ["de=/home/me/a.de, /home/me/a.en"], "model": "/models/e5", "dev": "dev/de.tsv"})
+    {'data': ['de=a.de, a.en'], 'model': 'e5', 'dev': 'dev/de.tsv'}
     """
     if isinstance(value, str):
-        return re.sub(r"(?<![^=,])/(?:[^,]*/)?(?=[^,/])", "", value)
+        return re.sub(r"(?:(?<=[=,])|(?<=[=,] )|(?<!.))/(?:[^,]*/)?(?=[^,/])", "", value)
     if isinstance(value, Mapping):
         return {key: without_folders(item) for key, item in value.items()}
     return [without_folders(item) for item in value] if isinstance(value, list | tuple) else value

@@ -86,11 +86,12 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
             is_run = is_run and _weights_of(part) == _weights_of(Path(run))
         width = embedder.width  # results of other dimensions are not those of the export
         results = [each for each in stored.get("results", ()) if each["settings"].get("dim", width) == width]
-        of_others = {"exported_from": "", "results": [], "name": ""}
+        of_others = {"exported_from": "", "results": [], "name": "", "measured": []}
         of_run = {"exported_from": identify_model(str(run)), "results": results} if is_run else of_others
         start = {} if not run or is_local(run) else {"base_model": str(run)}  # a folder may be a copy
         removed = {"language_removed": sorted(texts)} if texts else {}
         facts = {"languages": [*texts]} | start | stored | removed | of_run
+        facts |= {} if settings.dim is None else {"measured": []}
         if settings.verify:
             _verify(embedder, part, settings.dtype)
         _add_formats(settings, part)

@@ -19,7 +19,7 @@ class ExportFolderSettings:
     output: str = setting(
         None, "Write the export into this new or empty folder.", metavar="FOLDER", required=True, aliases=("o",)
     )
-    overwrite: bool = setting(False, "Replace an earlier export in that folder.")
+    overwrite: bool = setting(False, "Replace an earlier export in that folder, and its card.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ CHECKPOINT = "checkpoint-"
 UNFINISHED = "_unfinished"  # folder of what is being written, until it is renamed into place
 METRICS_FILE = "metrics.jsonl"
 RECIPE_FILE = "recipe.yaml"
+RESULTS, TABLE = "results.json", "results.txt"  # of a fine-tuned model
 RUN_FACTS = "training.json"  # the facts of the training of a run, checkpoint or export, and those that publish adds
 _DESCRIBE_RUN = (RUN_STATE_FILE, RECIPE_FILE, "bitext.json", "results.json", "results.txt")
 _BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # measurements and cached features may precede a run

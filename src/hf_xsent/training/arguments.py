@@ -48,7 +48,7 @@ class CheckedArguments(TrainingArguments):
         # transformers raises an error for bf16 without a GPU, and for a backend in one process without a launcher.
         # The settings are restored, because their recipe may run on another machine.
         stated = {name: getattr(self, name) for name in ("use_cpu", "ddp_backend")}
-        self.use_cpu = self.use_cpu or (self.bf16 and not torch.accelerator.is_available())
+        self.use_cpu = self.use_cpu or ((self.bf16 or self.bf16_full_eval) and not torch.accelerator.is_available())
         if not any(name in os.environ for name in _LAUNCHED):
             self.ddp_backend = None
         if self.eval_strategy == "steps":  # transformers' default is logging_steps, which must not decide results

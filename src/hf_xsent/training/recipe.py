@@ -8,6 +8,7 @@ from functools import cache
 from os import PathLike
 from typing import Any
 
+from hf_xsent.data.cleaning.rules import rules_by_name
 from hf_xsent.errors import RecipeError, did_you_mean
 from hf_xsent.models import METHODS
 from hf_xsent.models.config import AlignmentConfig
@@ -100,12 +101,14 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
 
 
 def join_layers(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join layers of settings, of which later ones win; rules that are a mapping are added to those of before."""
+    """Join layers of settings, of which later ones win; a mapping of rules is added to those of before."""
     values: dict[str, Any] = {}
     for layer in layers:
         before, rules = values.get("rules"), layer.get("rules")
         values |= layer
-        if isinstance(before, Mapping) and isinstance(rules, Mapping):
+        if isinstance(rules, list | tuple) and all(isinstance(rule, str) for rule in rules):
+            values["rules"] = rules_by_name(rules)
+        elif isinstance(before, Mapping) and isinstance(rules, Mapping):
             values["rules"] = {**before, **rules}
     return values
 

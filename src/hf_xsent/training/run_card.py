@@ -93,6 +93,7 @@ def facts_of_trainer(trainer: Any) -> dict[str, Any]:
         "pairs": pairs,
         "ledger": dict(getattr(bitext, "ledger", {})),
         "training": _training_sentences(trainer),
+        "measured": _measured_sentences(trainer),
     }
     earlier = trainer.origin.facts or (facts_of_run(start) if start else {})
     of_start = ("base_model", "local_start", "language_removed")
@@ -109,15 +110,25 @@ def facts_of_trainer(trainer: Any) -> dict[str, Any]:
 
 
 def _training_sentences(trainer: Any) -> list[str]:
-    """State the steps, and the accuracy on dev pairs before and after training, if both were measured."""
+    """State the steps, and which weights are those of the model."""
     args, state = trainer.args, trainer.state
     pairs, epochs = pairs_per_step(args), state.epoch or 0
     sentences = [f"Training took {state.global_step:,} steps of {pairs:,} pairs ({epochs:.2f} epochs)."]
-    logs = {log["step"]: log for log in state.log_history if "eval_accuracy" in log}
-    is_best = args.load_best_model_at_end and not args.share_of_start and not trainer.saves_checkpoint
-    step = state.best_global_step if is_best else max(logs, default=0)
-    if is_best and step not in (None, state.global_step):
+    if _measured_step(trainer) not in (None, state.global_step) and _is_best(trainer):
+        step = state.best_global_step
         sentences.append(f"The weights are those of step {step:,}, the best on the dev pairs.")
+    for log in state.log_history:
+        if "share_of_start" in log:
+            share = log["share_of_start"]
+            sentences.append(f"The weights are averaged with those of the start, whose share is {share:g}.")
+    return sentences
+
+
+def _measured_sentences(trainer: Any) -> list[str]:
+    """State what was measured before training and after it: dev pairs, and the score within languages."""
+    history = trainer.state.log_history
+    logs, step = {log["step"]: log for log in history if "eval_accuracy" in log}, _measured_step(trainer)
+    sentences = []
     for name, what in (
         ("eval_accuracy", "Accuracy@1 on dev pairs"),
         ("eval_beside", "Beside the query's language, it"),
@@ -125,17 +136,27 @@ def _training_sentences(trainer: Any) -> list[str]:
         if step and all(name in logs.get(each, ()) for each in (0, step)) and logs[0][name] < 100:
             before, after = logs[0][name], logs[step][name]
             sentences.append(f"{what} was {before:.2f} before training and is {after:.2f} after it.")
-    for log in state.log_history:
-        if "share_of_start" in log:
-            sentences.append(
-                f"The weights are averaged with those of the start, whose share is {log['share_of_start']:g}."
-            )
+    for log in history:
         if "retention" in log:
+            before, after = log["retention_before"], log["retention"]
             sentences.append(
-                f"The score within languages was {log['retention_before']:.2f} before training and is "
-                f"{log['retention']:.2f} after it."
+                f"The score within languages was {before:.2f} before training and is {after:.2f} after it."
             )
     return sentences
+
+
+def _is_best(trainer: Any) -> bool:
+    """Return whether the weights are those of the best step."""
+    args = trainer.args
+    return args.load_best_model_at_end and not args.share_of_start and not trainer.saves_checkpoint
+
+
+def _measured_step(trainer: Any) -> int | None:
+    """Return the step whose measurement on dev pairs is that of the weights."""
+    state = trainer.state
+    steps = [log["step"] for log in state.log_history if "eval_accuracy" in log]
+    best: int | None = state.best_global_step
+    return best if _is_best(trainer) else max(steps, default=0)
 
 
 def write_run_card(

@@ -12,7 +12,7 @@ from torch import nn
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.runs.origin import Origin
-from hf_xsent.runs.run import RUN_FACTS
+from hf_xsent.runs.run import RESULTS, RUN_FACTS, TABLE
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
 from hf_xsent.training.retention import Retention, identify_retention
@@ -78,7 +78,9 @@ class RunTrainer(SavingTrainer):
         self.model.encoder.origin = Origin(folder, facts=facts_of_trainer(self))
 
     def write_reports(self) -> None:
-        """Write the model card."""
+        """Write the model card, and remove results of a fine-tuned model that this run has replaced."""
+        for name in (RESULTS, TABLE) if self._resumed is None else ():
+            (Path(str(self.args.output_dir)) / name).unlink(missing_ok=True)
         write_run_card(self, str(self.args.output_dir))
 
     def write_upload(self, folder: Path, **facts: Any) -> None:

@@ -41,7 +41,7 @@ class FilterRules(PairRules):
         0.8,
         "Remove a pair whose byte 5-grams have at least this Jaccard similarity (estimated by MinHash) with those of "
         "one of the last 131,072 retained pairs; 1 removes equal pairs.",
-        above=0,
+        at_least=0.6,
         at_most=1,
     )
 

@@ -94,13 +94,7 @@ class PairRules:
         >>> CleaningRules.parse(["max_characters=200", "copied_share=null"]).max_characters
         200
         """
-        values: dict[str, Any] = {}
-        for rule in rules or []:
-            name, equals, value = rule.partition("=")
-            if not equals:
-                raise RecipeError(f"cleaning rule {name} takes a value: write {name}=VALUE")
-            values.setdefault(name, []).append(value)
-        values = {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
+        values = rules_by_name(rules or [])
         return read_settings(cls, values if clean else {**asdict(cls.none()), **values}, where="cleaning rules")
 
     def files(self) -> list[Path]:
@@ -174,6 +168,21 @@ class CleaningRules(PairRules):
     """Rules that remove pairs of training data."""
 
     repeated: bool = setting(True, "Remove repeated pairs, ignoring case and whitespace; links and negatives stay.")
+
+
+def rules_by_name(rules: Sequence[str]) -> dict[str, Any]:
+    """Return the value of each rule, or its values.
+
+    >>> rules_by_name(["exclude=a", "exclude=b", "identical=false"])
+    {'exclude': ['a', 'b'], 'identical': 'false'}
+    """
+    values: dict[str, list[str]] = {}
+    for rule in rules:
+        name, equals, value = rule.partition("=")
+        if not equals:
+            raise RecipeError(f"cleaning rule {name} takes a value: write {name}=VALUE")
+        values.setdefault(name, []).append(value)
+    return {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
 
 
 def _scale(language: Language) -> int:
