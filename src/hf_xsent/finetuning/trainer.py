@@ -17,14 +17,13 @@ from transformers.trainer_utils import IntervalStrategy
 from hf_xsent.files import is_local
 from hf_xsent.finetuning.settings import FineTuningSettings, FineTuningTrainingSettings, QuestionSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
-from hf_xsent.publishing.model_card import is_generated
 from hf_xsent.runs.identity import identify_files, identify_model
-from hf_xsent.runs.run import RESULTS, RUN_FACTS, TABLE
+from hf_xsent.runs.run import RESULTS, TABLE
 from hf_xsent.training.arguments import CheckedArguments, check_metric
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.conflicts import facts_of_arguments, refuse_conflicts
 from hf_xsent.training.identity import identify_training
-from hf_xsent.training.run_card import recipe_of, write_recipe
+from hf_xsent.training.run_card import recipe_of, remove_reports, write_recipe
 from hf_xsent.training.settings import FolderSettings
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
@@ -125,12 +124,7 @@ class FineTuner(SavingTrainer):
 
     def write_reports(self) -> None:
         """Remove the reports of a run of pretrain that this one has replaced."""
-        folder = Path(str(self.args.output_dir))
-        card = folder / "README.md"
-        for path in (folder / "bitext.json", folder / RUN_FACTS):
-            path.unlink(missing_ok=True)
-        if card.is_file() and is_generated(card.read_text("utf-8")):
-            card.unlink()
+        remove_reports(Path(str(self.args.output_dir)))
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
         """Compute the task's loss."""

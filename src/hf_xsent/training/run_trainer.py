@@ -12,7 +12,7 @@ from torch import nn
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.runs.origin import Origin
-from hf_xsent.runs.run import RESULTS, RUN_FACTS, TABLE
+from hf_xsent.runs.run import BITEXT_FILE, RESULTS, RUN_FACTS, TABLE
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
 from hf_xsent.training.retention import Retention, identify_retention
@@ -71,7 +71,7 @@ class RunTrainer(SavingTrainer):
             write_recipe(str(self.args.output_dir), "pretrain", settings_of_run(self))
             report = getattr(getattr(self.train_dataset, "sides", self.train_dataset), "report", None)
             if report is not None:
-                write_json(Path(str(self.args.output_dir)) / "bitext.json", report.to_dict())
+                write_json(Path(str(self.args.output_dir)) / BITEXT_FILE, report.to_dict())
 
     def after_training(self, folder: str | None) -> None:
         """Note the run for exports and further runs, also of other models over this encoder."""
