@@ -117,6 +117,8 @@ def test_a_mapping_of_rules_adds_to_those_of_the_recipe_and_a_list_replaces_them
     recipe.write_text(yaml.safe_dump(BASE | {"rules": ["max_characters=300"]}), "utf-8")  # as runs write it
     assert pretrain.read({"rules": {"exclude": "gold.tsv"}}, recipe=recipe).data.rules == added
     assert pretrain.read({}, {"rules.exclude": ["gold.tsv"]}, recipe=recipe).data.rules == added
+    with pytest.raises(RecipeError, match="^rules: exclude takes text"):
+        pretrain.read({"rules": {"exclude": {"de": 1}}}, recipe=recipe)
     with pytest.raises(RecipeError, match="^unknown key 'output_dr'; did you mean 'output_dir'"):
         pretrain.read({"output_dr": "out"}, recipe=recipe)
 

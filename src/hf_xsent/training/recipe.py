@@ -92,7 +92,10 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
     for name in [*values, *flags]:
         if name not in own and name not in others and name in recipe_settings():
             raise RecipeError(f"the method {method} has no setting {name!r}{did_you_mean(name, {*own, *others})}")
-    converted = read_values(values, flags, own | others, where)
+    changed = {*(key for layer in layers[1:] for key in layer), *(flag.partition(".")[0] for flag in flags)}
+    of_file = {key: value for key, value in values.items() if key not in changed}
+    of_call = {key: value for key, value in values.items() if key in changed}
+    converted = read_values(of_file, {}, own | others, where) | read_values(of_call, flags, own | others)
     of_model = {name: converted[name] for name in own if name in converted}
     if objectives is not None:
         of_model["objectives"] = objectives
