@@ -99,10 +99,11 @@ def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str,
     found, swapped = [identify_language(texts) for texts in sides], [_varieties(code) for code in reversed(codes)]
     if all(code in other for code, other in zip(found, swapped, strict=True) if other):
         stated = " and ".join(find_language(code).name for code in codes)
+        order = "give --columns in the other order, such as 1 0 or target source"
+        cure = cure or f"name them in a first line, such as en and de, or {order}"
         raise DataError(
-            f"{name}: source and target, stated as {stated}, seem to be swapped: "
-            f"{cure or 'name them in a first line, such as en and de, or state columns the other way (1 0 or names)'}"
-            ", or check language and target_language"
+            f"{name}: source and target, stated as {stated}, seem to be swapped: {cure}, or check language and "
+            "target_language"
         )
     for side, code, other in zip(("source", "target"), codes, others, strict=True):
         if other is not None:

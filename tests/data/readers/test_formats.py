@@ -548,7 +548,7 @@ def test_a_first_pair_of_lower_case_names_is_logged(
 
 def test_a_header_whose_columns_are_not_clear_asks_for_them(tmp_path: Path) -> None:
     path = _file(tmp_path, "pairs.tsv", "id\tfr\ten\n1\tun chien\ta dog\n")
-    with pytest.raises(DataError, match=r"pairs.tsv:1: .* columns id, fr, en; state the two .* as columns"):
+    with pytest.raises(DataError, match=r"pairs.tsv:1: .* columns id, fr, en; .*state the two .* as columns"):
         list(read_pairs(_source(path)))
 
 
