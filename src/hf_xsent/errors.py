@@ -92,8 +92,10 @@ def import_extra(extra: str, purpose: str, *modules: str) -> Any:
 
 
 def shortened(value: Any, longest: int = 100) -> str:
-    """Return the repr of a value, cut for an error message."""
+    """Return the repr of a value, cut for an error message; of a table, such as a data frame, its type."""
     text = repr(value[: longest + 1] if isinstance(value, str) else value)
+    if "\n" in text:
+        return f"a {type(value).__name__}"
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 

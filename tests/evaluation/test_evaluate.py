@@ -375,7 +375,7 @@ def test_several_objects_and_folders_are_compared_with_the_first(
     named = evaluate({"start": start, "mine": str(tiny_encoders)}, pairs={"de": data})
     assert [report.groups for report in named.reports] == [alone[0], alone[0]] and "mine - start" in str(named)
     cut = evaluate({"start": str(tiny_encoders), "mine": "other"}, pairs={"de": data}, pooling="mean", max_length=24)
-    assert list(cut.by_model) == ["start", "mine"] and "mine - start" in str(cut)
+    assert list(cut.by_model) == ["start", "mine"] == [*cut.to_pandas().model.unique()] and "mine - start" in str(cut)
 
 
 def test_opened_models_read_as_much_as_stated_while_they_are_measured(tiny_encoders: Path, pairs: Any) -> None:

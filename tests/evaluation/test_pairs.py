@@ -161,6 +161,18 @@ def test_evaluate_measures_pairs_by_name(tmp_path: Path):
         assert report.task == "pairs" and report.languages["de"]["pairs"] == 9
         assert wanted in (None, report.languages)
         wanted = report.languages
+    table = [{"abstract": a, "summary": b, "title": "T", "year": "1999"} for a, b in lines]
+    columns = ["abstract", "summary"]
+    (tmp_path / "wide.csv").write_text(
+        f"year,{','.join(columns)}\n" + "".join(f"1,{a},{b}\n" for a, b in lines), "utf-8"
+    )
+    by_task = {"pairs": {"data": f"de={tmp_path}/wide.csv", "columns": columns}}
+    for options in (
+        {"pairs": {"de": table}, "columns": columns},
+        {"pairs": f"de={tmp_path}/wide.csv", "columns": columns},
+        {"tasks": by_task},
+    ):
+        assert evaluate(_Model(), **options).reports[0].languages == wanted
 
 
 def test_the_verdict_is_about_a_pool_with_the_sentences_of_the_language_of_the_query(task: PairsTask):

@@ -119,6 +119,8 @@ def test_a_mapping_of_rules_adds_to_those_of_the_recipe_and_a_list_replaces_them
     assert pretrain.read({}, {"rules.exclude": ["gold.tsv"]}, recipe=recipe).data.rules == added
     with pytest.raises(RecipeError, match="^rules: exclude takes text"):
         pretrain.read({"rules": {"exclude": {"de": 1}}}, recipe=recipe)
+    with pytest.raises(RecipeError, match="^rules: unknown key 'exlude'; did you mean 'exclude'"):
+        pretrain.read({"rules": {"exlude": [("Ein Hund.", "A dog.")]}}, recipe=recipe)
     with pytest.raises(RecipeError, match="^unknown key 'output_dr'; did you mean 'output_dir'"):
         pretrain.read({"output_dr": "out"}, recipe=recipe)
 

@@ -76,7 +76,8 @@ class Evaluation:
         from pandas import DataFrame
 
         headings = {task.name: task.headings for task in self.tasks}
-        return DataFrame([row for report in self.reports for row in report.records(headings[report.task])])
+        rows = [row for report in self.reports for row in report.records(headings[report.task])]
+        return DataFrame([{**row, "model": self.models.get(row["model"], row["model"])} for row in rows])
 
     @property
     def notes(self) -> list[str]:
@@ -112,7 +113,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     print(scores[scores.metric == "mean"])
     ```
     """
-    tasks = load_tasks(settings.tasks, settings.languages, settings.pairs)
+    tasks = load_tasks(settings.tasks, settings.languages, settings.pairs, settings.columns)
     if settings.page is not None:
         check_writable(settings.page, [settings.output] if settings.output else [])
     if all(map(is_name, settings.model.values() if isinstance(settings.model, Mapping) else settings.model)):

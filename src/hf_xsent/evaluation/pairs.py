@@ -12,6 +12,7 @@ import numpy as np
 
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
+from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores
 from hf_xsent.evaluation.translation_retrieval import ROUNDING, pair_hits, unit
@@ -68,10 +69,12 @@ class PairsTask(EvaluationTask):
         max_pairs: int | None = None,
         target_language: str | None = None,
         cache_dir: str | PathLike[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Self:
         """Read pairs in the format of ``pretrain --data``, of data sets the split test; each pair once."""
         options: Any = {"cleaning": None, "max_pairs": max_pairs, "cache_dir": cache_dir, "split": "test"}
-        bitext = load_bitext(source, target_language=target_language or "en", **options)
+        options |= {"target_language": target_language or "en", "columns": parse_columns(columns)}
+        bitext = load_bitext(source, **options)
         codes = select_names("the bitext", bitext.languages, languages)
         return cls([_different(code, *bitext.pairs(code)) for code in codes])
 

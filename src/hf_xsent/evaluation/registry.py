@@ -91,18 +91,18 @@ def check_options(name: str, options: Any) -> TaskSettings:
     return settings
 
 
-def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None) -> list[EvaluationTask]:
+def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: Any = None) -> list[EvaluationTask]:
     """Load a mapping from tasks to folders, Hub ids or options, words such as ``tatoeba=FOLDER``, or loaded tasks.
 
     A word without a name is a folder with a folder per task. ``pairs`` are the data of the task of this name, in files
-    or in memory; ``tasks`` may be pairs in memory, too. ``languages`` are a mapping from tasks to codes, or words such
-    as ``tatoeba=de,fr`` or, for a single task, ``de``.
+    or in memory, and ``columns`` the two that have their sentences; ``tasks`` may be pairs in memory, too.
+    ``languages`` are a mapping from tasks to codes, or words such as ``tatoeba=de,fr`` or, for a single task, ``de``.
     """
     tasks = [tasks] if isinstance(tasks, EvaluationTask) else tasks
     if isinstance(tasks, Sequence) and tasks and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages:
             raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
-        return _distinct([*tasks, *([] if pairs is None else [_own_pairs(pairs)])])
+        return _distinct([*tasks, *([] if pairs is None else [_own_pairs(pairs, columns)])])
     if pairs is None and is_in_memory(tasks):
         tasks, pairs = None, tasks
     sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
@@ -119,7 +119,7 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None) -> list[Eva
     for name, source in sources.items():
         options = dict(source) if isinstance(source, Mapping) else {"data": source}
         loaded.append(load_task(name, options | ({"languages": selected[name]} if name in selected else {})))
-    return _distinct([*loaded, *([] if pairs is None else [_own_pairs(pairs, selected.get(PairsTask.name))])])
+    return _distinct([*loaded, *([] if pairs is None else [_own_pairs(pairs, columns, selected.get(PairsTask.name))])])
 
 
 def _distinct(tasks: list[EvaluationTask]) -> list[EvaluationTask]:
@@ -130,11 +130,12 @@ def _distinct(tasks: list[EvaluationTask]) -> list[EvaluationTask]:
     return tasks
 
 
-def _own_pairs(pairs: Any, languages: Iterable[str] | None = None) -> EvaluationTask:
+def _own_pairs(pairs: Any, columns: Any = None, languages: Iterable[str] | None = None) -> EvaluationTask:
     """Load the task of own pairs, from files or from memory."""
     if holds_pairs(pairs):
-        return PairsTask.load(pairs, languages)
-    return load_task(PairsTask.name, {"data": pairs} | ({"languages": [*languages]} if languages else {}))
+        return PairsTask.load(pairs, languages, columns=columns)
+    options = {"data": pairs, "columns": columns, "languages": languages and [*languages]}
+    return load_task(PairsTask.name, {name: value for name, value in options.items() if value})
 
 
 def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:

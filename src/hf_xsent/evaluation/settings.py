@@ -46,6 +46,12 @@ class EvaluateSettings(EncodingSettings):
         "Dataset, a data frame or a list of pairs.",
         metavar="CODE=FILE",
     )
+    columns: list[str] | None = setting(
+        None,
+        "Columns of the sentences of --pairs, as of pretrain --columns: text_de text_en. (default: found by header)",
+        named=True,
+        metavar="COLUMN",
+    )
     languages: list[str] | dict[str, Any] | None = setting(
         None,
         "Evaluate only these languages: de fr; by task: tatoeba=de,fr bucc=zh-en sts17=ar-ar; of Tatoeba also the "
@@ -94,6 +100,9 @@ class TaskSettings:
     )
     max_pairs: int | None = setting(
         None, "mixed_pool, language_probe, xsim, pairs: measure the first N lines of each language.", at_least=1
+    )
+    columns: list[str] | None = setting(
+        None, "pairs: the columns that have the sentences, as of pretrain --columns.", named=True
     )
     start: str | None = setting(None, "Retention: the encoder before training, with which to compare.")
     target_language: str | None = setting(

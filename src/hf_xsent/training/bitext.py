@@ -19,6 +19,8 @@ from hf_xsent.data.readers.sources import BitextSource, refuse_missing
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
+from hf_xsent.settings.declare import settings_of
+from hf_xsent.settings.read import check_known
 from hf_xsent.training.dual_pivot.features import FeatureCache, FeatureRows
 from hf_xsent.training.settings import DataSettings
 
@@ -55,6 +57,8 @@ def as_files(settings: Any, splits: Mapping[str, str] = SPLITS) -> Any:
         if holds_pairs(settings.get(name))
     }
     rules: Any = settings.get("rules")
+    if isinstance(rules, Mapping):
+        check_known(rules, settings_of(CleaningRules), "rules: ")
     if isinstance(rules, Mapping) and holds_pairs(rules.get("exclude")):
         written["rules"] = {**rules, "exclude": [source.path for source in sources(rules["exclude"], "test")]}
     return {**settings, **written}
