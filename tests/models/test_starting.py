@@ -29,7 +29,6 @@ from hf_xsent.models.dual_pivot import DualPivotForPreTraining
 from hf_xsent.runs.run import Run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import build_recipe
-from hf_xsent.training.start_of_run import StartOfRun
 from sentence_transformers import SentenceTransformer
 
 RANKING = {"translation_ranking": 1.0}
@@ -316,7 +315,7 @@ def test_the_teacher_of_interpolation_embeds_as_the_model_does(stating: str, tmp
         stating, objectives={"interpolation": 1.0}, pooling="cls", normalize=False
     )
     trainer = AlignmentTrainer(model, arguments, {"de": pairs})
-    trainer.start = StartOfRun.find(model, Run(tmp_path / "run"))
+    trainer.run = Run(tmp_path / "run")
     trainer.before_training()
     np.testing.assert_allclose(trainer.teachers.start.encode(["a dog"]), model.encode(["a dog"]))
     with pytest.raises(RecipeError, match="interpolation keeps the embeddings of the start"):

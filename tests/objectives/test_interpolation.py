@@ -13,7 +13,6 @@ from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, DapForSentenc
 from hf_xsent.objectives.interpolation import Interpolation
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.runs.run import Run
-from hf_xsent.training.start_of_run import StartOfRun
 
 Pairs = list[tuple[str, str]]
 
@@ -51,7 +50,7 @@ def test_the_teacher_is_the_frozen_start_also_in_chunks(
     torch.manual_seed(0)
     model: Any = XlmrWithRTLHead.from_backbone(str(tiny_encoders), objectives={"interpolation": 1}, **embedding)
     trainer = _trainer(tiny_encoders, tmp_path, pairs, model, pairs_per_chunk=chunk)
-    trainer.start = StartOfRun.find(trainer.model, Run(tmp_path))
+    trainer.run = Run(tmp_path)
     trainer.before_training()  # which copies the start
     with torch.no_grad():
         for weight in model.parameters():
