@@ -40,11 +40,12 @@ def configure_logging(verbose: bool = False) -> None:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Show only warnings and errors in the block."""
-    logging.disable(logging.INFO)
+    before = logging.root.manager.disable
+    logging.disable(max(before, logging.INFO))
     try:
         yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
 
 
 class TqdmHandler(logging.Handler):

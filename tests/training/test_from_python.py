@@ -233,7 +233,7 @@ def test_python_replaces_no_run_unless_asked_to(encoder_folders: dict[str, Path]
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     handler = signal.getsignal(signal.SIGTERM)
     for folder in (out, out / "checkpoint-9", out / "checkpoint-2"):
-        with pytest.raises(OutputError, match=f"{folder} cannot be resumed: .* has a newer one, checkpoint-4.*copy"):
+        with pytest.raises(OutputError, match=f"{folder} cannot be resumed: .* has checkpoint-4 as its newest.*copy"):
             _trainer(encoder, _arguments(out, max_steps=4, **SAVING), {"de": pairs}).train(str(folder))
     with pytest.raises(OutputError, match="checkpoint-4 cannot be resumed: the output folder .*new has no checkpoint"):
         _trainer(encoder, _arguments(tmp_path / "new", **SAVING), {"de": pairs}).train(str(out / "checkpoint-4"))

@@ -100,14 +100,16 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
     """
     tasks = [tasks] if isinstance(tasks, EvaluationTask) else tasks
     if isinstance(tasks, Sequence) and tasks and all(isinstance(task, EvaluationTask) for task in tasks):
-        if languages:
-            raise RecipeError("languages restrict tasks given by name: give them to load_tasks instead")
+        if languages or columns:
+            raise RecipeError("languages and columns are for tasks by name: give them to load_tasks instead")
         return _distinct([*tasks, *([] if pairs is None else [_own_pairs(pairs, columns)])])
     if pairs is None and is_in_memory(tasks):
         tasks, pairs = None, tasks
     sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
     if pairs is None and is_in_memory(sources.get(PairsTask.name)):
         pairs = sources.pop(PairsTask.name)
+    if columns is not None and pairs is None:
+        raise RecipeError("columns are those of pairs, but there are no pairs: give --pairs, or drop columns")
     names = [*sources, *([] if pairs is None else [PairsTask.name])]
     if not names:
         raise RecipeError("tasks is missing: give --tasks or --pairs")

@@ -97,7 +97,8 @@ class Encoder:
                 "prompt": model.prompt,
             }
         weights: Any = getattr(getattr(model, "model", model), "state_dict", dict)()
-        parts = (tensor.detach().cpu().contiguous().view(-1).view(torch.uint8) for tensor in weights.values())
+        tensors = (weight.detach().cpu() for weight in weights.values() if isinstance(weight, torch.Tensor))
+        parts = (tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors)
         probes = self.encode(_PROBES).astype(np.float32).round(3).tobytes()
         return {"model": digest(chain([probes], (part.numpy().tobytes() for part in parts)))}
 

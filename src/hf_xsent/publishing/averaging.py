@@ -18,7 +18,7 @@ def average_weights(
 ) -> None:
     """Set the weights of an opened model to the mean over it and the others; errors call it ``name``.
 
-    ``max_length`` and ``dim`` are those of the mean, and must be stated if those of the models differ.
+    ``max_length`` and ``dim`` are those of the mean, needed if those of the models differ.
     """
     if len({*map(os.path.realpath, (name, *others))}) <= len(others):
         raise ModelError(f"average names a model twice, or {name} itself: name each of the other models once")

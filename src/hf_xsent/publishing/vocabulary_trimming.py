@@ -92,7 +92,7 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     names = sorted({*texts, *([settings.target_language] if settings.data else ())})
     facts, by = facts_of_run(settings.model), f"by texts in {', '.join(names)}"
     trimmed = f"The vocabulary was trimmed to {len(old):,} of {len(table):,} word pieces, {by}."
-    facts |= {"languages": names, "measured": [], "training": [*facts.get("training", ()), trimmed]}
+    facts |= {"languages": names, "training": [*facts.get("training", ()), trimmed]}
     embedder.model.encoder.origin = Origin(settings.model, facts=facts)
     export_sentence_transformer(
         embedder.model, settings.output, tokenizer, overwrite=settings.overwrite, dim=embedder.width

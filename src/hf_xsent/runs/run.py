@@ -143,11 +143,11 @@ class Run:
             )
 
     def find_checkpoint(self) -> Path | None:
-        """Find the checkpoint to resume from, the newest in the folder; raise an error if another one is stated."""
+        """Find the checkpoint to resume from, the newest in the folder; raise an error if ``resume`` is another."""
         newest = next(iter(checkpoints_of(self.folder)), None)
         is_newest = newest is not None and Path(str(self.resume)).resolve() == newest.resolve()
         if not isinstance(self.resume, bool) and not is_newest:
-            what = "no checkpoint" if newest is None else f"a newer one, {newest.name}"
+            what = "no checkpoint" if newest is None else f"{newest.name} as its newest"
             raise OutputError(
                 f"{self.resume} cannot be resumed: the output folder {self.folder} has {what}. To continue an earlier "
                 "checkpoint, copy the folder of its run without later ones, and resume in the copy"

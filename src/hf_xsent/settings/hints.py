@@ -72,7 +72,6 @@ _EXPLAINED = {  # names without such a setting, for commands that encode
 
 _EXPLAINED_OF_TASKS = {  # the same, for commands with tasks
     "metric": "all metrics of a task are measured",
-    "columns": "name the columns in the first line of the file, such as source and target",
 }
 
 

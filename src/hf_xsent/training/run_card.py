@@ -66,10 +66,10 @@ def write_recipe(folder: str | Path, command: str, settings: Mapping[str, Any]) 
 
 def settings_of_run(trainer: Any) -> dict[str, Any]:
     """Return the settings of a run as a recipe; if it was not started from one, as far as the trainer knows them."""
-    return stated_of(trainer) | recipe_of(trainer.args)
+    return settings_besides_arguments(trainer) | recipe_of(trainer.args)
 
 
-def stated_of(trainer: Any) -> dict[str, Any]:
+def settings_besides_arguments(trainer: Any) -> dict[str, Any]:
     """Return the settings of a run besides the training arguments, which another call of train may have changed."""
     stated = getattr(trainer, "stated_settings", None)
     if stated is None:
@@ -115,8 +115,8 @@ def _training_sentences(trainer: Any) -> list[str]:
     args, state = trainer.args, trainer.state
     pairs, epochs = pairs_per_step(args), state.epoch or 0
     sentences = [f"Training took {state.global_step:,} steps of {pairs:,} pairs ({epochs:.2f} epochs)."]
-    if _measured_step(trainer) not in (None, state.global_step) and _is_best(trainer):
-        step = state.best_global_step
+    step = state.best_global_step
+    if _is_best(trainer) and step not in (None, state.global_step):
         sentences.append(f"The weights are those of step {step:,}, the best on the dev pairs.")
     for log in state.log_history:
         if "share_of_start" in log:

@@ -16,7 +16,13 @@ from hf_xsent.runs.run import BITEXT_FILE, RESULTS, RUN_FACTS, TABLE
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
 from hf_xsent.training.retention import Retention, identify_retention
-from hf_xsent.training.run_card import facts_of_trainer, settings_of_run, stated_of, write_recipe, write_run_card
+from hf_xsent.training.run_card import (
+    facts_of_trainer,
+    settings_besides_arguments,
+    settings_of_run,
+    write_recipe,
+    write_run_card,
+)
 from hf_xsent.training.start_of_run import StartOfRun
 
 logger = logging.getLogger(__name__)
@@ -66,7 +72,7 @@ class RunTrainer(SavingTrainer):
             logger.warning(
                 "an interrupted training changed the weights that this one begins with: open the model again"
             )
-        self.stated_settings = stated_of(self)
+        self.stated_settings = settings_besides_arguments(self)
         if self.saves_run and self.args.should_save:
             write_recipe(str(self.args.output_dir), "pretrain", settings_of_run(self))
             report = getattr(getattr(self.train_dataset, "sides", self.train_dataset), "report", None)
