@@ -53,11 +53,11 @@ def load_bitext(
     data: a path, glob or Hub id, a mapping from language to such paths, or a list of paths, ``de=path`` strings or
         `BitextSource`. ``{language}`` in a path is the language of the mapping or the string; without one, the path
         matches the files of all language codes. The language of other paths is the code that ends their name, such as
-        ``de.tsv``, ``pairs.de-en.tsv`` or ``owner/name:en-de``, else the name of a column, such as ``de`` beside
-        ``en``, else ``und`` (undetermined), which only one may have.
+        ``de.tsv``, ``pairs.de-en.tsv`` or ``owner/name:en-de``, else that of each pair in the column ``language`` or
+        ``lang``, else the name of a column, such as ``de`` beside ``en``, else ``und`` (undetermined), which only one
+        may have. Of a file with the column ``language`` and a stated language, only its pairs are read.
         Instead of a path, pass pairs in memory: a Dataset, a DatasetDict (its ``split``), a data frame of pandas or
-        polars, or any iterable of (source, target) or of records, whose column ``language`` or ``lang`` has codes; or
-        a `Bitext`, which keeps its target language.
+        polars, any iterable of (source, target) or of records; or a `Bitext`, which keeps its target language.
     columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the
         only or first two. A mapping from language or file name sets the columns of each file.
     cleaning: rules that remove pairs, or a mapping that changes the default ones, such as ``{"max_characters": 200}``;

@@ -124,8 +124,8 @@ def test_a_data_set_of_several_languages_names_them_by_its_keys_or_a_column(tmp_
     assert load_bitext(talks, cache_dir=tmp_path, cleaning=None).languages == {"fr": 1}
     frame = pandas.DataFrame({"lang": ["de", "tr"], "text": [PAIR[0], "bir cümle"], "english": [PAIR[1]] * 2})
     assert load_bitext(frame, cache_dir=tmp_path, cleaning=None).languages == {"de": 1, "tr": 1}
-    with pytest.raises(DataError, match="unknown language code 'German'; the code of German is 'de'"):
-        load_bitext(frame.replace("de", "German"), cache_dir=tmp_path)
+    named = frame.replace("de", "German")
+    assert load_bitext(named, cache_dir=tmp_path, cleaning=None).languages == {"de": 1, "tr": 1}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_column_of_another_language_is_not_guessed(header: str, tmp_path: Path
     path = _table(tmp_path / "a.tsv", header, "\t".join(PAIR))
     with pytest.raises(
         DataError,
-        match=f"a.tsv:1: cannot choose among the columns {', '.join(header.split())}; .*state .* names$",
+        match=f"a.tsv: cannot choose among the columns {', '.join(header.split())}; .*state .* names$",
     ):
         list(read_pairs(BitextSource("de", path)))
     assert list(read_pairs(BitextSource("de", path, "en", (0, 1)))) == [PAIR]

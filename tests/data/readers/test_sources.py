@@ -262,14 +262,16 @@ def test_the_language_of_records_of_opus_is_that_of_their_keys(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet"])
-def test_the_column_language_of_a_file_needs_a_stated_language(tmp_path: Path, suffix: str) -> None:
+def test_the_column_language_of_a_file_has_the_language_of_each_pair(tmp_path: Path, suffix: str) -> None:
     path = _write(tmp_path / f"p.{suffix}", ("source", "target", "language"), [(*PAIRS[0], "de"), (*PAIRS[1], "fr")])
-    with pytest.raises(DataError, match="the column language of a file is not read: name the language, as in de="):
-        _read(path)
-    for code in ("de", "und"):
-        assert _read(f"{code}={path}") == {code: PAIRS}
-    path = _write(tmp_path / f"q.{suffix}", ("de", "en", "lang"), [(*PAIRS[0], "de"), (*PAIRS[1], "fr")])
-    with pytest.raises(DataError, match="the column lang of a file is not read"):
+    assert _read(path) == {"de": PAIRS[:1], "fr": PAIRS[1:]}
+    assert _read(f"fr={path}") == {"fr": PAIRS[1:]} and _read(f"und={path}") == {"und": PAIRS}
+    with pytest.raises(DataError, match="has no pairs of sw, but of de, fr, by its column of languages"):
+        _read(f"sw={path}")
+    own = _write(tmp_path / f"own.{suffix}", ("lang", "theirs", "ours"), [("de", *PAIRS[0]), ("fr", *PAIRS[1])])
+    assert _read(own, columns=("theirs", "ours")) == {"de": PAIRS[:1], "fr": PAIRS[1:]}
+    path = _write(tmp_path / f"q.{suffix}", ("source", "target", "Lang"), [(*PAIRS[0], "de"), (*PAIRS[1], "slang")])
+    with pytest.raises(DataError, match=rf"q.{suffix}:\d: its language is 'slang', not a code"):
         _read(path)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from hf_xsent.data.languages import find_language, known_languages, language_of_tag, matching_tags
+from hf_xsent.data.languages import code_at_end, find_language, known_languages, language_of_tag, matching_tags
 from hf_xsent.errors import DataError, RecipeError, did_you_mean, shortened
 
 Columns = tuple["int | str", "int | str"]
@@ -48,7 +48,7 @@ _NO_NAME = _Name("", frozenset())
 
 
 def is_header(cells: Sequence[str], language: str, target_language: str) -> bool:
-    """Return whether a row has usual names of both sides, or only names of columns, such as score, de or text_en.
+    """Return whether a row has usual names of both sides, one for languages, or only such as score, de or text_en.
 
     Names differ and have no punctuation. If they have languages, one is the source's or the target's, or another name
     is that of a side.
@@ -58,7 +58,8 @@ def is_header(cells: Sequence[str], language: str, target_language: str) -> bool
     >>> is_header(["fr", "es"], "de", "en"), is_header(["source", "es"], "de", "en")
     (False, True)
     """
-    if _usual_pair(cells, language) is not None:
+    lower = all(cell.isidentifier() and cell.islower() for cell in map(str.strip, cells))
+    if _usual_pair(cells, language) is not None or (len(cells) > 2 and lower and not {*cells}.isdisjoint(LANGUAGE)):
         return True
     cells = ["index" if _INDEX_OF_PANDAS.fullmatch(cell) else cell for cell in cells]
     names = [_parse_name(cell) for cell in cells]
@@ -176,6 +177,16 @@ def _tag(words: Sequence[str]) -> str:
     language = language_of_tag(tag)
     is_code = language is not None and language.code != "und" and (words[0].islower() or words[0].isupper())
     return tag if is_code else ""
+
+
+@lru_cache(maxsize=4096)
+def language_in(value: str, target_language: str) -> str:
+    """Return the code in a cell of the column ``language``: a code, a name, or two codes; empty if it has none.
+
+    >>> [language_in(value, "en") for value in ("deu", "Swahili", "en-pt_BR", "zh-CN", "news")]
+    ['deu', 'sw', 'pt_BR', 'zh-CN', '']
+    """
+    return code_at_end(value, target_language) or _parse_name(value).tag
 
 
 @cache

@@ -8,22 +8,36 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from itertools import islice, zip_longest
 from typing import Any, Literal, TypeVar
 
 from hf_xsent.data.identification import check_order
+from hf_xsent.data.languages import subtags_of
 from hf_xsent.data.readers.catalogs import read_mo, read_po
-from hf_xsent.data.readers.columns import CURE, LANGUAGE, choose_columns, is_header, language_of_columns, names_of_sides
+from hf_xsent.data.readers.columns import (
+    CURE,
+    LANGUAGE,
+    choose_columns,
+    is_header,
+    language_in,
+    language_of_columns,
+    names_of_sides,
+)
 from hf_xsent.data.readers.compression import lines_or_errors
-from hf_xsent.data.readers.fields import LEDGER, LICENCE, LICENSE, PAIR_FIELDS, LinkedPair, checked_pair
-from hf_xsent.data.readers.records import names_of, open_parquet, read_dataset, read_jsonl, value_of
+from hf_xsent.data.readers.fields import LICENCE, LICENSE, PAIR_FIELDS, LinkedPair, checked_pair
+from hf_xsent.data.readers.records import (
+    names_of,
+    names_of_parquet,
+    read_dataset,
+    read_jsonl,
+    read_parquet,
+    value_of,
+)
 from hf_xsent.data.readers.sources import BitextSource, refuse_table
 from hf_xsent.data.readers.tables import read_csv, read_moses, read_tsv
 from hf_xsent.data.readers.tmx import read_tmx
 from hf_xsent.errors import DataError
-from hf_xsent.files import is_local
 
 OnError = Literal["raise", "skip"]
 Row = TypeVar("Row")
@@ -60,123 +74,136 @@ def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
     yield from pairs
 
 
-def language_of_header(source: BitextSource) -> str | None:
-    """Return the language that the names of a file's columns have besides the target's; None without one."""
-    names: list[str] = []
-    if source.format in ("tsv", "csv"):
-        first = next((row for _, row in _rows_of_table(source) if not isinstance(row, DataError)), [])
-        names = first if is_header(first, source.language, source.target_language) else []
-    elif source.format == "jsonl":
-        rows = (row for _, row in read_jsonl(Path(source.path)))
-        names = names_of(next((row for row in rows if not isinstance(row, DataError)), {}))
-    elif source.format == "datasets" and is_local(source.path):
-        names = names_of(next((row for _, row in read_dataset(source.path, source.split)), {}))
-    elif source.format == "parquet":
-        with open_parquet(source.path) as file:
-            names = _names_of_parquet(file)
-    has_language = any(name in LANGUAGE for name in names)
-    return None if has_language else language_of_columns(tuple(names_of_sides(names)), source.target_language)
+def languages_of(source: BitextSource) -> list[str]:
+    """Return the languages in a file's column ``language`` or ``lang``, else the one that names of columns have."""
+    names = _names(source)
+    column = next((name for name in names if name.lower() in LANGUAGE), None)
+    if column is None:
+        code = language_of_columns(tuple(names_of_sides(names)), source.target_language)
+        return [] if code is None else [code]
+    records = ((number, record) for number, record in _records(source, [column]) if isinstance(record, dict))
+    return list(dict.fromkeys(_language_of(source, number, record.get(column)) for number, record in records))
+
+
+def _language_of(source: BitextSource, number: int, value: Any) -> str:
+    """Return the code in the column ``language`` of a pair."""
+    if isinstance(value, str) and (code := language_in(value, source.target_language)):
+        return code
+    raise DataError(
+        f"{source.place(number)}: its language is {value!r}, not a code such as de: correct it, or state the language "
+        "of all pairs, such as und"
+    )
 
 
 def _read(source: BitextSource) -> Numbered[Texts]:
     """Yield the number and the texts of each pair, unchecked."""
-    if source.format == "datasets":
-        return _pairs_of_records(source, read_dataset(source.path, source.split))
     if source.format == "moses":
         for file in source.files:
             refuse_table(file, (line for _, line in lines_or_errors(file) if isinstance(line, str)))
         return read_moses(*source.files)
-    (path,) = source.files
     if source.format == "tmx":
-        return read_tmx(path, source.language, source.target_language)
+        return read_tmx(source.files[0], source.language, source.target_language)
     if source.format in ("po", "mo"):
-        return read_po(path) if source.format == "po" else read_mo(path)
-    if source.format == "jsonl":
-        return _pairs_of_records(source, read_jsonl(path))
+        return (read_po if source.format == "po" else read_mo)(source.files[0])
+    if source.format in ("tsv", "csv") and not _names(source):
+        return _pairs_of_cells(source)
+    return _pairs_of_records(source)
+
+
+def _names(source: BitextSource) -> list[str]:
+    """Return the names of columns: of a header, a schema or the first record; none of a table without a header."""
+    if source.format in ("tsv", "csv"):
+        cells = next((row for _, row in _rows(source) if isinstance(row, list) and len(row) > 1), [])
+        by_name = any(isinstance(column, str) for column in source.columns or ())
+        if not by_name and not is_header(cells, source.language, source.target_language):
+            return []
+        names = [cell.strip() for cell in cells]
+        return [f"{name} {place}" if name in names[:place] else name for place, name in enumerate(names)]
     if source.format == "parquet":
-        return _pairs_of_parquet(source)
-    return _pairs_of_table(source, _rows_of_table(source))
+        return names_of_parquet(source.path)
+    if source.format in ("jsonl", "datasets"):
+        return names_of(next((record for _, record in _records(source) if isinstance(record, dict)), {}))
+    return []
 
 
-def _rows_of_table(source: BitextSource) -> Numbered[list[str]]:
-    return (read_tsv if source.format == "tsv" else read_csv)(Path(source.path))
+def _rows(source: BitextSource) -> Numbered[list[str]]:
+    return (read_tsv if source.format == "tsv" else read_csv)(source.files[0])
 
 
-def _pairs_of_table(source: BitextSource, rows: Numbered[list[str]]) -> Numbered[Texts]:
-    """Yield the pairs of a table; its first row is a header if its cells are names of columns, else a pair."""
-    numbers = [column for column in source.columns or (0, 1) if isinstance(column, int)]
-    sides: tuple[int, int] | None = None
-    ledger: list[int | None] = []  # the column of each further field of a pair
-    for number, cells in rows:
+def _records(source: BitextSource, columns: Sequence[str] = ()) -> Numbered[dict[str, Any]]:
+    """Yield the records of JSON, a data set, a table with a header, or these columns of a Parquet file."""
+    if source.format == "datasets":
+        yield from read_dataset(source.path, source.split)
+    elif source.format == "jsonl":
+        yield from read_jsonl(source.files[0])
+    elif source.format == "parquet":
+        yield from read_parquet(source.path, columns)
+    else:
+        names, below = _names(source), False
+        for number, row in _rows(source):
+            if isinstance(row, list) and not below and len(row) > 1:
+                below = True
+            else:
+                yield number, row if isinstance(row, DataError) else dict(zip_longest(names, row[: len(names)]))
+
+
+def _pairs_of_cells(source: BitextSource) -> Numbered[Texts]:
+    """Yield the pairs of a table without a header."""
+    first, second = both = [int(column) for column in source.columns or (0, 1)]
+    is_first = True
+    for number, cells in _rows(source):
         if isinstance(cells, DataError):
             yield number, cells
             continue
-        if sides is None and len(cells) > 1:
-            if len(numbers) != 2 or is_header(cells, source.language, source.target_language):
-                names = [cell.strip() for cell in cells]
-                sides = _choose(source, source.place(number), names)
-                names = [LICENCE if name.lower() == LICENSE else name.lower() for name in names]
-                ledger = [names.index(name) if name in LEDGER and name in names else None for name in PAIR_FIELDS[2:]]
-                continue
-            sides = numbers[0], numbers[1]
-            if all(cell.isidentifier() and cell.islower() for cell in map(str.strip, cells)):
-                words, cure = " and ".join(cells), "if they name columns, state the two of the sentences as columns"
-                logger.warning("%s: %s are read as a pair; %s", source.place(number), words, cure)
-        first, second = both = sides or (0, 1)
+        if is_first and all(cell.isidentifier() and cell.islower() for cell in map(str.strip, cells)):
+            words, cure = " and ".join(cells), "if they name columns, state the two of the sentences as columns"
+            logger.warning("%s: %s are read as a pair; %s", source.place(number), words, cure)
+        is_first = False
         if len(cells) > max(both):
-            stated = [cells[column] if column is not None and column < len(cells) else None for column in ledger]
-            yield number, (cells[first], cells[second], *stated)
+            yield number, (cells[first], cells[second])
         else:
-            missing = (source.columns or both)[both.index(max(both))]
             place, tables = source.place(number), "lines of TSV are source<TAB>target, lines of CSV source,target"
-            error = f"{place}: no column {missing!r} (numbers count from 0), since the line has {len(cells)}; {tables}"
+            error = f"{place}: no column {max(both)} (numbers count from 0), since the line has {len(cells)}; {tables}"
             yield number, DataError(error)
 
 
-def _pairs_of_records(
-    source: BitextSource, records: Iterable[tuple[int, Any]], sides: tuple[str, str] | None = None
-) -> Numbered[Texts]:
-    """Yield the pairs of records, whose columns are those of the first one unless ``sides`` names them."""
-    for number, record in records:
+def _pairs_of_records(source: BitextSource) -> Numbered[Texts]:
+    """Yield the pairs of the source's language, of ``und`` all; names of columns are those of the first record."""
+    sides = None if source.format in ("jsonl", "datasets") else _choose(source, _names(source))
+    others: set[str] = set()  # languages
+    has_pairs = False
+    for number, record in _records(source, [*(sides or ()), *PAIR_FIELDS[2:], LICENSE, *LANGUAGE]):
         if isinstance(record, DataError):
             yield number, record
             continue
         if sides is None and len(names := names_of(record)) < 2:
             yield number, DataError(f"{source.place(number)}: a pair needs two columns, not only {', '.join(names)}")
             continue
-        sides = sides or _choose_names(source, names)
-        others = {name.lower(): value for name, value in record.items()}
-        others[LICENCE] = others.get(LICENCE) or others.get(LICENSE)
-        yield number, (*(value_of(record, side) for side in sides), *map(others.get, PAIR_FIELDS[2:]))
-
-
-def _pairs_of_parquet(source: BitextSource) -> Numbered[Texts]:
-    """Yield the pairs of a Parquet file; no other columns are read."""
-    with open_parquet(source.path) as file:
-        sides = _choose_names(source, _names_of_parquet(file))
-        others = (name for name in file.schema_arrow.names if name.lower() in (*PAIR_FIELDS[2:], LICENSE))
-        batches = file.iter_batches(batch_size=1000, columns=[*sides, *others])
-        records = (record for batch in batches for record in batch.to_pylist())
-        yield from _pairs_of_records(source, enumerate(records, start=1), sides)
-
-
-def _names_of_parquet(file: Any) -> list[str]:
-    return [file.schema.column(number).path for number in range(len(file.schema))]
-
-
-def _choose_names(source: BitextSource, names: list[str]) -> tuple[str, str]:
-    first, second = _choose(source, source.name, names)
-    return names[first], names[second]
-
-
-def _choose(source: BitextSource, place: str, names: list[str]) -> tuple[int, int]:
-    """Return the numbers of the source and target column, by default those below ``translation``, as in OPUS."""
-    language = next((name for name in names if name in LANGUAGE), None)
-    if language and not source.stated:
+        sides = sides or _choose(source, names)
+        more = {name.lower(): value for name, value in record.items()}
+        more[LICENCE] = more.get(LICENCE) or more.get(LICENSE)
+        own = next((more[name] for name in LANGUAGE if name in more), None)
+        if own and not source.stated:
+            raise DataError(
+                f"{source.name}: languages in a column are read of local data whose first record has them: state a "
+                f"language, as in de={source.path}, or und={source.path} for all pairs as a mixture"
+            )
+        if source.language != "und" and own and own == own:  # not NaN
+            code = _language_of(source, number, own)
+            if subtags_of(code) != subtags_of(source.language):
+                others.add(code)
+                continue
+        has_pairs = True
+        yield number, (*(value_of(record, side) for side in sides), *map(more.get, PAIR_FIELDS[2:]))
+    if others and not has_pairs:
         raise DataError(
-            f"{source.name}: the column {language} of a file is not read: name the language, as in de={source.path}, "
-            f"or und={source.path} for a mixture; in Python, a Dataset is read by language"
+            f"{source.name} has no pairs of {source.language}, but of {', '.join(sorted(others))}, by its column of "
+            "languages: state one of these, or und for all pairs as a mixture"
         )
+
+
+def _choose(source: BitextSource, names: list[str]) -> tuple[str, str]:
+    """Return the names of the source and target column, by default those below ``translation``, as in OPUS."""
     if source.columns is None and (unread := [name for name in names if _NOT_OF_PAIRS.match(name)]):
         logger.warning(
             "%s: not read: %s. All rows are translations; negatives are lists named source_negatives, target_negatives",
@@ -184,7 +211,8 @@ def _choose(source: BitextSource, place: str, names: list[str]) -> tuple[int, in
             ", ".join(unread),
         )
     shown = names_of_sides(names) if source.columns is None else names
-    return choose_columns(place, shown, source.columns, source.language, source.target_language)
+    first, second = choose_columns(source.name, shown, source.columns, source.language, source.target_language)
+    return names[first], names[second]
 
 
 def _check_sides(source: BitextSource, first: list[LinkedPair]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,21 @@ def open_parquet(path: str | Path) -> Iterator[Any]:
         raise DataError(f"no such file: {path}") from error
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error}); download it again") from error
+
+
+def names_of_parquet(path: str | Path) -> list[str]:
+    """List the columns of a Parquet file, nested ones with dots."""
+    with open_parquet(path) as file:
+        return [file.schema.column(number).path for number in range(len(file.schema))]
+
+
+def read_parquet(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number and the record of each row, with these columns only; names in lower case match all cases."""
+    names = names_of_parquet(path)
+    with open_parquet(path) as file:
+        wanted = [name for name in (*names, *file.schema_arrow.names) if {name, name.lower()} & {*columns}]
+        batches = file.iter_batches(batch_size=_BATCH_ROWS, columns=list(dict.fromkeys(wanted)))
+        yield from enumerate((record for batch in batches for record in batch.to_pylist()), start=1)
 
 
 def read_dataset(path: str, split: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, language_of_tag, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns
-from hf_xsent.data.readers.formats import ORDERS, language_of_header
+from hf_xsent.data.readers.formats import ORDERS, languages_of
 from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
 from hf_xsent.data.readers.sources import IN_MEMORY, BitextSource, end_of_name, nearest_file
 from hf_xsent.errors import DataError
@@ -102,7 +102,7 @@ def _sources(data: Any, template: BitextSource, folder: Path) -> Iterator[Bitext
         if isinstance(item, BitextSource):
             yield item
         elif is_in_memory(item):
-            yield from write_pairs(item, folder, _stating(template, key))
+            yield from _by_language(write_pairs(item, folder, _stating(template, key)))
         elif key is None and (parts := re.fullmatch(rf"({CODE})=(.+)", fspath(item))):
             yield from _expand(parts[2], _stating(template, parts[1]))
         else:
@@ -155,9 +155,14 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
     if not (names := sorted(glob.glob(path, recursive=True)) if has_wildcard else [path]):
         raise DataError(f"no file matches {path}{nearest_file(Path(path))}")
     for name in names:
-        source = replace(template, path=name)
-        code = None if source.stated else language_of_name(name, source.target_language) or language_of_header(source)
-        yield replace(source, language=code or source.language, stated=source.stated or bool(code))
+        code = template.language if template.stated else language_of_name(name, template.target_language)
+        yield from _by_language(replace(template, path=name, language=code or "und", stated=bool(code)))
+
+
+def _by_language(source: BitextSource) -> Iterator[BitextSource]:
+    """Yield the source or, if its language is not stated, one for each language in its columns."""
+    codes = [] if source.stated or source.format == "datasets" and not source.files else languages_of(source)
+    yield from (replace(source, language=code, stated=True) for code in codes) if codes else [source]
 
 
 def _expand_languages(path: str) -> list[tuple[str, str]]:

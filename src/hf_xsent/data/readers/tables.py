@@ -17,9 +17,10 @@ _LINES_TO_SPLIT = 20
 
 
 def read_tsv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
-    """Yield the number and the cells of each line."""
+    """Yield the number and the cells of each line that is not blank."""
     for number, line in lines_or_errors(path):
-        yield number, line if isinstance(line, DataError) else line.split("\t")
+        if line:
+            yield number, line if isinstance(line, DataError) else line.split("\t")
 
 
 def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
