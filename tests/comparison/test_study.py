@@ -213,22 +213,13 @@ def within_english(tmp_path: Path, pairs: list[tuple[str, str]]) -> Path:
     return folder.parent
 
 
-def test_retention_compares_with_the_start_in_the_pooling_of_the_run(
-    study: StudyFile, within_english: Path, encoder_folders: dict[str, Path]
-):
-    def measured(**options: str) -> tuple[str, float]:
-        tasks = {"retention": {"data": str(within_english), **options}}
-        (run,) = _runs(study, tasks=tasks, methods={"none": {"train": False}}, poolings=["cls"])
-        measure(run)
-        found = run.measurement("retention")
-        assert found is not None
-        return str(found.report.settings["start"]), found.report.groups["all"]["cosine"]
-
-    start, cosine = measured()
-    assert cosine == pytest.approx(1)
-    other, lower = measured(start=str(encoder_folders["xlm-roberta"]))  # is not that of the same texts measured before
-    assert other != start
-    assert lower < 0.9
+def test_retention_compares_with_the_start_in_the_pooling_of_the_run(study: StudyFile, within_english: Path):
+    tasks = {"retention": {"data": str(within_english)}}
+    (run,) = _runs(study, tasks=tasks, methods={"none": {"train": False}}, poolings=["cls"])
+    measure(run)
+    found = run.measurement("retention")
+    assert found is not None
+    assert found.report.groups["all"]["cosine"] == pytest.approx(1)
 
 
 def test_methods_may_start_from_different_encoders(

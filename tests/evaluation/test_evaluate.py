@@ -321,7 +321,7 @@ def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: di
     [
         ({"layers": ["3-1"]}, "(--)?layers takes numbers and ranges"),
         ({"layers": [-1]}, "(--)?layers takes numbers and ranges"),
-        ({"pooling": "mean,cls"}, "(--)?pooling takes one value if models or a start are compared"),
+        ({"pooling": "mean,cls"}, "(--)?pooling takes one value if models are compared"),
         ({"dims": [0]}, "dims 0 is not at least 1"),
         *(({"model": ["a", spelling]}, "given twice") for spelling in ("a", "./a", "a/", os.path.abspath("a"))),
         ({"model": "a", "dims": [4, 8], "page": "page.html"}, "dims takes one value .* with page"),
@@ -524,24 +524,15 @@ def test_results_beside_a_start_are_of_this_start(
 ) -> None:
     bert, modernbert, third = (str(encoder_folders[name]) for name in ("bert", "modernbert", "xlm-roberta"))
 
-    def cosines(*models: str, **options: str) -> list[float | None]:
-        tasks = {"retention": {"data": str(suite), **options}}
-        reports = evaluate(list(models), tasks, output=tmp_path / "results.json", device="cpu").reports
+    def cosines(*models: str, **options: Any) -> list[float | None]:
+        reports = evaluate(
+            list(models), {"retention": str(suite)}, output=tmp_path / "results.json", device="cpu", **options
+        ).reports
         return [report.groups["all"].get("cosine") for report in reports]
 
-    first, second = cosines(third, start=bert), cosines(third, start=modernbert)
-    assert first != second and cosines(third, start=bert) == first and cosines(third) == [None]
-    assert cosines(bert, third, start=modernbert)[1:] == second  # not beside the first of several
-    assert cosines(bert, third) == [None, *first]
+    (_, first), (_, second) = cosines(bert, third), cosines(modernbert, third)
+    assert first is not None and first != second
+    assert cosines(bert, third) == [None, first] and cosines(third) == [None]
+    assert None not in cosines(bert, third, dims=[16])[1:]
     table = str(evaluate([bert, third], {"retention": str(suite)}, output=tmp_path / "results.json", device="cpu"))
-    assert re.search(rf"^cosine with the start, mean of all +{first[0]:.2f} *$", table, re.MULTILINE)
-
-
-def test_a_stated_start_reads_as_the_settings_say(encoder_folders: dict[str, Path], suite: Path) -> None:
-    bert = str(encoder_folders["bert"])
-    tasks = {"retention": {"data": str(suite), "start": bert}}
-    for options in ({"pooling": "cls"}, {"layers": [1]}, {"max_length": 4}):
-        (report,) = evaluate(bert, tasks, device="cpu", **options).reports
-        assert report.groups["all"]["cosine"] == pytest.approx(1)
-    with pytest.raises(RecipeError, match=r"(--)?layers takes one value if models or a start are compared"):
-        evaluate(bert, tasks, layers=["0-1"])
+    assert re.search(rf"^cosine with the start, mean of all +{first:.2f} *$", table, re.MULTILINE)

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
-from time import monotonic
 from typing import Any
 
 from hf_xsent.comparison.report import report_document, write_report
@@ -23,7 +21,6 @@ from hf_xsent.comparison.settings import CompareSettings
 from hf_xsent.comparison.study import Study, Variant, check_data, check_each, check_methods, read_study
 from hf_xsent.errors import TrainingError
 from hf_xsent.evaluation.registry import load_task
-from hf_xsent.files import digest
 from hf_xsent.logs import configure_logging, quiet
 from hf_xsent.pages.tables import Table
 from hf_xsent.runs.claim import claim
@@ -114,10 +111,7 @@ def list_runs(study: Study) -> list[Run]:
         variants = check_methods(study, cache_dir)
         checks = {f"tasks.{name}": partial(load_task, name, study.tasks[name], cache_dir) for name in study.tasks}
         tasks = dict(zip(study.tasks, check_each(checks), strict=True))
-        identities = {
-            name: "-".join((task.fingerprint, *map(digest, task.settings.values()))) for name, task in tasks.items()
-        }
-        runs = _plan_runs(study, variants, identities)
+        runs = _plan_runs(study, variants, {name: task.fingerprint for name, task in tasks.items()})
         left = {(run.method, run.pooling) for run in runs if not (run.finished or run.has_model)}
         to_train = [variant for variant in variants if (variant.method.name, variant.pooling) in left]
         check_data(to_train, tasks.values())
@@ -158,24 +152,17 @@ def _run_all(study: Study, runs: Sequence[Run]) -> None:
     """Run each unfinished run that no other process works on."""
     left = [run for run in runs if not run.finished]
     logger.info("%d of %d runs are unfinished", len(left), len(runs))
-    seconds: list[float] = []  # of each run that trained
     for number, run in enumerate(left, 1):
-        if seconds:
-            minutes = fmean(seconds) * (len(left) - number + 1) / 60
-            logger.info("about %.0f min left, if the other runs take as long", minutes)
         with claim(run.folder / "claim", wait=False) as ours:
             if not ours:
                 logger.info("another process works on run %d of %d: %s", number, len(left), run.name)
             elif not run.finished:  # by another process meanwhile
                 logger.info("run %d of %d: %s, %s", number, len(left), run.name, run.folder / LOG_FILE)
-                began = monotonic()
                 try:
                     train_and_measure(run)
                 except KeyboardInterrupt:
                     logger.warning("stopped during run %d of %d: the same command continues it", number, len(left))
                     raise
-                if run.seed is not None:  # an untrained one takes less
-                    seconds.append(monotonic() - began)
                 _report(study, runs)
 
 

@@ -36,7 +36,7 @@ class Run:
     seed: int | None  # None: nothing is trained
     recipe: dict[str, Any]  # of hf-xsent pretrain
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)  # options by name
-    identities: dict[str, str] = field(default_factory=dict)  # of the tasks: hashes of their sentences and settings
+    identities: dict[str, str] = field(default_factory=dict)  # of the tasks: hashes of their sentences
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class Run:
         return Store(self.folder / "scores")
 
     def scores_file(self, task: str) -> str:
-        """Name the scores on a task; those on other sentences, or with another start, have another name."""
+        """Name the scores on a task; those on other sentences have another name."""
         return f"{task}-{self.identities[task]}.npz"
 
     def measurement(self, task: str) -> Measurement | None:

@@ -41,7 +41,7 @@ class CompareSettings:
     tasks: dict[str, Any] | None = setting(
         None,
         "Tasks with their options: data, languages, and of some tasks max_pairs (pairs, mixed_pool, "
-        "xsim, language_probe), target_language (pairs, xsim), start (retention), choose (word_alignment).",
+        "xsim, language_probe), target_language (pairs), choose (word_alignment).",
         required=True,
     )
     title: str | None = setting(None, "Heading of the report. (default: the name of the study)")

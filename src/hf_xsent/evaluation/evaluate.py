@@ -25,7 +25,6 @@ from hf_xsent.evaluation.report import (
     read_reports,
     task_table,
 )
-from hf_xsent.evaluation.retention import RetentionTask
 from hf_xsent.evaluation.settings import EvaluateSettings
 from hf_xsent.evaluation.summary import notes, summary_page, summary_table
 from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder, Start
@@ -142,15 +141,12 @@ def _evaluate_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]
     names = dict(zip(models, by_name, strict=True)) if by_name else short_names(models)
     choices = {"pooling": poolings, "layers": layers, "dims": settings.dims}
     varied = [name for name, values in choices.items() if len(values or ()) > 1]
-    compares = len(names) > 1 or any(getattr(task, "start", None) is not None for task in tasks)
-    if varied and (compares or settings.page is not None):
-        raise RecipeError(f"--{varied[0]} takes one value if models or a start are compared, or with --page")
+    if varied and (len(names) > 1 or settings.page is not None):
+        raise RecipeError(f"--{varied[0]} takes one value if models are compared, or with --page")
     reading: dict[str, Any] = {name: getattr(settings, name) for name in ("max_length", "precision", "device")}
-    of_start = {"pooling": next(iter(poolings), None), "layer": next(iter(layers or ()), None), **reading}
     for model in names:
         if not Path(model).is_dir():
             load_config(model)  # a name that nothing has is an error before the first model is measured
-    tasks = [task.with_opened_start(**of_start) if isinstance(task, RetentionTask) else task for task in tasks]
     store, reports = None, list[Report]()
     if settings.output is not None:
         check_writable(settings.output)

@@ -17,11 +17,8 @@ from hf_xsent.data.readers.hub import select_names
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.answer_retrieval import reciprocal_ranks
 from hf_xsent.evaluation.similarity import cosines, rank_correlation
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Scores, Start, encoder_of
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores, Start, encoder_of
 from hf_xsent.evaluation.translation_retrieval import unit
-from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.encoder import Encoder
-from hf_xsent.runs.identity import identify_model
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -66,8 +63,8 @@ class RetentionTask(EvaluationTask):
         return str(folder) if any(map(Path.exists, parts)) else None
 
     @classmethod
-    def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None, start: Any = None) -> Self:
-        """Read the folders ``sts17`` and ``xquad_r`` in a folder; ``start`` is an encoder, its folder or its Hub id."""
+    def load(cls, source: str | PathLike[str], languages: Iterable[str] | None = None) -> Self:
+        """Read the folders ``sts17`` and ``xquad_r`` in a folder."""
         sets: list[PairSet | AnswerSet] = []
         if Path(source, "sts17").is_dir():
             sets += [sts for sts in load_sts17(Path(source, "sts17")) if sts.language in _TRACKS]
@@ -76,12 +73,7 @@ class RetentionTask(EvaluationTask):
         if not sets:
             raise DataError(f"{source} has no folder sts17 or xquad_r, whose texts retention measures")
         wanted = select_names(source, dict.fromkeys(map(_language, sets)), languages)
-        sets = [test_set for test_set in sets if _language(test_set) in wanted]
-        if start is None:
-            return cls(sets)
-        if isinstance(start, str | PathLike):
-            return cls(sets, Start(identify_model(str(start)), str(start)))
-        return cls(sets, Start(Encoder(start).identity["model"], ModelEncoder(start)))
+        return cls([test_set for test_set in sets if _language(test_set) in wanted])
 
     @property
     def settings(self) -> dict[str, str]:
@@ -89,15 +81,8 @@ class RetentionTask(EvaluationTask):
         return {} if self.start is None else {"start": self.start.fingerprint}
 
     def beside(self, start: Start) -> Self:
-        """Return this task, which compares with ``start`` unless it has a start."""
-        return replace(self, start=self.start or start)
-
-    def with_opened_start(self, **options: Any) -> Self:
-        """Return this task with the start, if it is a folder or Hub id, opened with options of `SentenceEmbedder`."""
-        if self.start is None or not isinstance(self.start.encode, str):
-            return self
-        opened = ModelEncoder(SentenceEmbedder.from_pretrained(self.start.encode, **options))
-        return replace(self, start=Start(self.start.fingerprint, opened))
+        """Return this task, which compares with ``start``."""
+        return replace(self, start=start)
 
     def inputs(self) -> Iterator[tuple[str, str]]:
         """Iterate over the sentences of STS, and over questions and sentences of XQuAD-R with their prompts."""
@@ -110,8 +95,6 @@ class RetentionTask(EvaluationTask):
 
     def score(self, encode: Encode) -> Scores:
         """Measure each part; with a start, compare its embeddings with the new ones."""
-        named = self.with_opened_start().start
-        start: Any = None if named is None else named.encode
         beside: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for test_set in self.sets:
@@ -124,8 +107,8 @@ class RetentionTask(EvaluationTask):
                 asked = unit(encoder_of(encode, "query")(test_set.questions))
                 scores = asked @ unit(encoder_of(encode, "document")(test_set.sentences)).T
                 rows[name] = reciprocal_ranks(scores, np.array(test_set.answers))[:, None]
-            if start is not None:
-                before, after = (unit(encoder_of(which, role)(texts)) for which in (start, encode))
+            if self.start is not None:
+                before, after = (unit(encoder_of(which, role)(texts)) for which in (self.start.encode, encode))
                 comparable = before.shape == after.shape
                 beside[name] = {"cosine": float((before * after).sum(1).mean())} if comparable else {}
                 if role:  # the first sentences of STS are no collection in which to search

@@ -104,9 +104,8 @@ class TaskSettings:
     columns: list[str] | None = setting(
         None, "pairs: the columns that have the sentences, as of pretrain --columns.", named=True
     )
-    start: str | None = setting(None, "Retention: the encoder before training, with which to compare.")
     target_language: str | None = setting(
         None,
-        "pairs, xsim: the language of the target sentences. (default: en; in studies pairs has that of the recipes)",
+        "pairs: the language of the target sentences. (default: en; in studies that of the recipes)",
     )
     choose: str | None = setting(None, "Word alignment: the measured set on which the layer is chosen; required.")

@@ -91,7 +91,7 @@ class Start(NamedTuple):
     """The encoder before training, with which a task compares a model."""
 
     fingerprint: str
-    encode: Encode | str  # or its folder or Hub id
+    encode: Encode
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class EvaluationTask(ABC):
         return {}
 
     def beside(self, start: Start) -> Self:
-        """Return this task, which compares a model with ``start``, if it does (``needs_start``)."""
+        """Return this task, which compares a model with ``start`` if it ``needs_start``."""
         return self
 
     def texts(self, test_set: Any) -> Iterable[str]:

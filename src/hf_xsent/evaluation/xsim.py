@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 LINES = 500
+_TARGET = "en"
 
 
 @dataclass(frozen=True)
@@ -79,19 +80,17 @@ class XsimTask(EvaluationTask):
         source: str | PathLike[str],
         languages: Iterable[str] | None = None,
         max_pairs: int | None = None,
-        target_language: str | None = None,
     ) -> Self:
-        """Read parallel text: the first 500 lines (``max_pairs``) of each language and its target language.
+        """Read parallel text: the first 500 lines (``max_pairs``) of each language and of English.
 
-        ``languages`` are codes, or pairs of any two languages such as ``de-fr``. The default is all languages, each
-        with ``target_language`` (English).
+        ``languages`` are codes of languages that English translates, or pairs of any two such as ``de-fr``. The default
+        is all languages.
         """
         names = parallel_languages(source)
-        target = target_language or "en"
         if languages is None:
-            languages = [name for name in names if find_language(name).code != find_language(target).code]
+            languages = [name for name in names if find_language(name).code != _TARGET]
         pairs = [
-            (code, target) if code in names or "-" not in code else (code.partition("-")[0], code.partition("-")[2])
+            (code, _TARGET) if code in names or "-" not in code else (code.partition("-")[0], code.partition("-")[2])
             for code in languages
         ]
         codes = list(dict.fromkeys(code for pair in pairs for code in pair))
