@@ -201,8 +201,12 @@ def test_pairs_in_memory_stand_in_place_of_tasks():
 def test_a_data_frame_takes_the_place_of_tasks(library: str, pairs: list[tuple[str, str]]) -> None:
     frame = pytest.importorskip(library).DataFrame(dict(zip(("de", "en"), zip(*pairs, strict=True), strict=True)))
     model = SimpleNamespace(encode=lambda texts: np.array([[len(text), 1.0] for text in texts]))
+    for own in (frame, {"de": frame}):
+        for tasks in ({"pairs": own}, {"pairs": {"data": own, "max_pairs": 3}}):
+            (report,) = evaluate(model, tasks).reports
+            assert report.languages["de"]["pairs"] == (3 if "data" in tasks["pairs"] else len(pairs))
     (report,) = evaluate(model, frame).reports
-    assert report.languages["de"]["pairs"] == len(pairs)
+    assert report.languages["de"]["pairs"] == len(pairs) and report.data == ""
 
 
 @pytest.mark.parametrize("most", [100, 4])

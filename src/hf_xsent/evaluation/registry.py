@@ -12,7 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.in_memory import holds_pairs, is_in_memory
+from hf_xsent.data.readers.in_memory import is_in_memory
+from hf_xsent.data.readers.resolving import stored_pairs
+from hf_xsent.data.readers.sources import IN_MEMORY
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.language_probe import LanguageProbeTask
@@ -28,6 +30,7 @@ from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.evaluation.xsim import XsimTask
 from hf_xsent.files import digest, is_hub_id
+from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.read import check_known, read_settings
 
 TASKS: dict[str, type[EvaluationTask]] = {
@@ -51,6 +54,10 @@ TASKS: dict[str, type[EvaluationTask]] = {
 
 def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[str] | None = None) -> EvaluationTask:
     """Load a task by its options: ``data``, ``languages`` and those of its ``load``."""
+    if name == PairsTask.name and isinstance(options, Mapping):
+        target = options.get("target_language")
+        stored = stored_pairs(options.get("data"), "test", target_language=target, cache_dir=cache_dir)
+        options = {**options, "data": stored}
     given = {key: value for key, value in vars(check_options(name, options)).items() if value is not None}
     kind, data = TASKS[name], given.pop("data")
     if len(data) > 1 and not kind.several_sources:
@@ -69,6 +76,7 @@ def _data_name(task: EvaluationTask, sources: Sequence[str]) -> str:
         hashes = {digest(line + "\n" for line in task.texts(test_set))[:8] for test_set in task.sets}
         if hashes <= {*known["sets"].values()}:
             return str(known["name"])
+    places = [place for place in places if Path(place).parent.name != IN_MEMORY]
     return ", ".join(place if is_hub_id(place, owner=True) else Path(place).name for place in places)
 
 
@@ -106,8 +114,6 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
     if pairs is None and is_in_memory(tasks):
         tasks, pairs = None, tasks
     sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
-    if pairs is None and is_in_memory(sources.get(PairsTask.name)):
-        pairs = sources.pop(PairsTask.name)
     if columns is not None and pairs is None:
         raise RecipeError("columns are those of pairs, but there are no pairs: give --pairs, or drop columns")
     names = [*sources, *([] if pairs is None else [PairsTask.name])]
@@ -119,7 +125,10 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
         raise RecipeError(f"languages are given for {unknown[0]!r}, which is not among the tasks {known}")
     loaded = []
     for name, source in sources.items():
-        options = dict(source) if isinstance(source, Mapping) else {"data": source}
+        is_data = not isinstance(source, Mapping) or (
+            name == PairsTask.name and settings_of(TaskSettings).keys().isdisjoint(source)
+        )
+        options = {"data": source} if is_data else {**source}
         loaded.append(load_task(name, options | ({"languages": selected[name]} if name in selected else {})))
     return _distinct([*loaded, *([] if pairs is None else [_own_pairs(pairs, columns, selected.get(PairsTask.name))])])
 
@@ -134,10 +143,8 @@ def _distinct(tasks: list[EvaluationTask]) -> list[EvaluationTask]:
 
 def _own_pairs(pairs: Any, columns: Any = None, languages: Iterable[str] | None = None) -> EvaluationTask:
     """Load the task of own pairs, from files or from memory."""
-    if holds_pairs(pairs):
-        return PairsTask.load(pairs, languages, columns=columns)
     options = {"data": pairs, "columns": columns, "languages": languages and [*languages]}
-    return load_task(PairsTask.name, {name: value for name, value in options.items() if value})
+    return load_task(PairsTask.name, {name: value for name, value in options.items() if value is not None})
 
 
 def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:

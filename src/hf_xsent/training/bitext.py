@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from hf_xsent.data.languages import subtags_of
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.in_memory import holds_pairs
-from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources, state_columns
+from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources, state_columns, stored_pairs
 from hf_xsent.data.readers.sources import BitextSource, refuse_missing
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
@@ -46,21 +46,15 @@ def as_files(settings: Any, splits: Mapping[str, str] = SPLITS) -> Any:
     """
     if not isinstance(settings, Mapping):
         return settings
-    options = {key: settings[key] for key in ("target_language", "cache_dir") if settings.get(key)}
-
-    def sources(data: Any, split: str) -> Iterable[BitextSource]:
-        return chain(*resolve_sources(data, split=split, **options).values())
-
-    written: dict[str, Any] = {
-        name: [f"{source.language}={source.path}" for source in sources(settings[name], split)]
-        for name, split in splits.items()
-        if holds_pairs(settings.get(name))
-    }
+    options = {key: settings.get(key) for key in ("target_language", "cache_dir")}
+    in_settings = ((name, split) for name, split in splits.items() if name in settings)
+    written = {name: stored_pairs(settings[name], split, **options) for name, split in in_settings}
     rules: Any = settings.get("rules")
     if isinstance(rules, Mapping):
         check_known(rules, settings_of(CleaningRules), "rules: ")
     if isinstance(rules, Mapping) and holds_pairs(rules.get("exclude")):
-        written["rules"] = {**rules, "exclude": [source.path for source in sources(rules["exclude"], "test")]}
+        files = stored_pairs(rules["exclude"], "test", **options)
+        written["rules"] = {**rules, "exclude": [file.partition("=")[2] for file in files]}
     return {**settings, **written}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, language_of_tag, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns
 from hf_xsent.data.readers.formats import ORDERS, languages_of
-from hf_xsent.data.readers.in_memory import is_in_memory, write_pairs
+from hf_xsent.data.readers.in_memory import holds_pairs, is_in_memory, write_pairs
 from hf_xsent.data.readers.sources import IN_MEMORY, BitextSource, end_of_name, nearest_file
 from hf_xsent.errors import DataError
 
@@ -48,6 +48,17 @@ def resolve_sources(
         raise DataError("no bitext given; give a path, or language=path")
     _refuse_mixtures(resolved)
     return resolved
+
+
+def stored_pairs(data: Any, split: str = "train", **options: Any) -> Any:
+    """Write pairs in memory to files in the cache, and return these as ``de=PATH``; return other data as they are.
+
+    ``options`` are those of `resolve_sources`.
+    """
+    if not holds_pairs(data):
+        return data
+    sources = resolve_sources(data, split=split, **{name: value for name, value in options.items() if value})
+    return [f"{language}={source.path}" for language, of_language in sources.items() for source in of_language]
 
 
 def state_columns(
