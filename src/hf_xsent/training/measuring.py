@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import peak_memory_mib
-from hf_xsent.training.conflicts import AUTO
-from hf_xsent.training.retention import SHARES
 
 _STEPS = 3  # of a dry run, unless the run has fewer; the first one is warm-up
-_SLOW = 20  # seconds of a step whose warm-up hardly counts
-
-
-class StopAfterSlowStep(TrainerCallback):
-    """End a dry run after a slow step; several processes would not agree which is slow."""
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Take the time."""
-        self.started = time.perf_counter()
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Request the end."""
-        if args.world_size == 1 and time.perf_counter() - self.started > _SLOW:
-            control.should_training_stop = True
 
 
 @contextmanager
@@ -64,26 +46,8 @@ def count_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
     """Return the number of steps of the full run."""
     if arguments.max_steps > 0:
         return arguments.max_steps
-    return math.ceil(arguments.num_train_epochs * _steps_of_epoch(arguments, pairs))
-
-
-def _steps_of_epoch(arguments: AlignmentTrainingArguments, pairs: int) -> int:
-    """Return the steps of an epoch, which has whole steps, at least one."""
-    return max(1, pairs // (arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps))
-
-
-def count_measurements(arguments: AlignmentTrainingArguments, steps: int, pairs: int) -> int:
-    """Return how often a run with this number of steps measures its dev pairs, the choice of a share included."""
-    share = arguments.share_of_start
-    around = int(arguments.eval_on_start) + (len(SHARES) + 1 if share == AUTO else bool(share))
-    if arguments.eval_strategy == IntervalStrategy.NO:
-        return around
-    every, delay = arguments.eval_steps or 1, arguments.eval_delay or 0
-    every = int(every) if every >= 1 else math.ceil(every * steps)
-    if arguments.eval_strategy == IntervalStrategy.EPOCH:
-        every = _steps_of_epoch(arguments, pairs)
-        delay *= every
-    return around + sum(min(step, steps) >= delay for step in range(every, steps + every, every))
+    steps_of_epoch = max(1, pairs // pairs_per_step(arguments))
+    return math.ceil(arguments.num_train_epochs * steps_of_epoch)
 
 
 def forecast(arguments: AlignmentTrainingArguments, steps: int, logs: Sequence[Mapping[str, float]]) -> str:

@@ -19,14 +19,7 @@ from hf_xsent.settings.command import command
 from hf_xsent.training.bitext import load_train_and_dev
 from hf_xsent.training.conflicts import schedule_options
 from hf_xsent.training.dual_pivot.features import FeatureCache
-from hf_xsent.training.measuring import (
-    StopAfterSlowStep,
-    count_measurements,
-    count_steps,
-    forecast,
-    readable_time,
-    short_run,
-)
+from hf_xsent.training.measuring import count_steps, forecast, readable_time, short_run
 from hf_xsent.training.plan import Plan
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings, recipe_types
 from hf_xsent.training.teacher import load_teachers
@@ -66,7 +59,7 @@ def pretrain(recipe: Recipe) -> AlignmentTrainer | None:
     set_seed(training.seed)
     model = METHODS[recipe.start.method][1].from_backbone(plan.encoder, config=recipe.config)
     if recipe.run.dry_run:
-        return dry_run(recipe, model, train, dev is not None, **parts)
+        return dry_run(recipe, model, train, **parts)
     trainer = build_trainer(recipe, model, train_dataset=train, eval_dataset=dev, **parts)
     trainer.saves_run, trainer.stated_settings = True, recipe.to_dict()
     finished = plan.run.finished_at(trainer.identity())
@@ -92,14 +85,12 @@ def dry_run(
     recipe: Recipe,
     model: SentenceEncoderForPreTraining,
     train: Bitext | TextSides,
-    has_dev: bool,
     **parts: Any,
 ) -> AlignmentTrainer:
     """Run a few steps without saving, and log the estimated time and memory of the full run."""
     training = recipe.training
     steps = count_steps(training, len(train))
     schedule_options(training, steps)
-    measurements = count_measurements(training, steps, len(train)) if has_dev else 0
     encodes_first = model.config.caches_features and recipe.data.features != "none"
     rows: Any = TextSides.first(train, _SENTENCES_OF_DRY_RUN) if encodes_first else train
     with short_run(training) as short:
@@ -110,9 +101,6 @@ def dry_run(
         if encodes_first:
             seconds = (time.perf_counter() - started) * len(train) / len(rows)
             logger.info("encoding features of all sentences, once: about %s", readable_time(seconds))
-        trainer.add_callback(StopAfterSlowStep)
         trainer.train()
     logger.info("%s", forecast(training, steps, trainer.state.log_history))
-    if measurements:
-        logger.info("on top, the dev pairs are measured: %d times", measurements)
     return trainer
