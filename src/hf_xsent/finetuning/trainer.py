@@ -23,7 +23,7 @@ from hf_xsent.training.arguments import CheckedArguments, check_metric
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.conflicts import facts_of_arguments, refuse_conflicts
 from hf_xsent.training.identity import identify_training
-from hf_xsent.training.run_card import recipe_of, remove_reports, write_recipe
+from hf_xsent.training.run_card import recipe_of, write_recipe
 from hf_xsent.training.settings import FolderSettings
 
 Scores = dict[str, dict[str, float]]  # of each test set, by name
@@ -121,10 +121,6 @@ class FineTuner(SavingTrainer):
             for name in (RESULTS, TABLE):
                 (folder / name).unlink(missing_ok=True)
             write_recipe(folder, f"finetune {self.args.task}", recipe_of(self.args))
-
-    def write_reports(self) -> None:
-        """Remove the reports of a run of pretrain that this one has replaced."""
-        remove_reports(Path(str(self.args.output_dir)))
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
         """Compute the task's loss."""

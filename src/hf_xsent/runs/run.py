@@ -25,7 +25,7 @@ RECIPE_FILE = "recipe.yaml"
 RESULTS, TABLE = "results.json", "results.txt"  # of a fine-tuned model
 RUN_FACTS = "training.json"  # the facts of the training of a run, checkpoint or export, and those that publish adds
 BITEXT_FILE = "bitext.json"  # how many pairs were read and removed
-_DESCRIBE_RUN = (RUN_STATE_FILE, RECIPE_FILE, BITEXT_FILE, RESULTS, TABLE)
+_REPORTS = (RECIPE_FILE, BITEXT_FILE, RESULTS, TABLE)
 _BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # measurements and cached features may precede a run
 _SHOWN = 8  # differences in an error
 _ANOTHER_RUN = (
@@ -177,7 +177,7 @@ class Run:
         self.check()
         with claim_folder(self.folder):
             self._check_content()
-            paths = [self.folder / name for name in _DESCRIBE_RUN]
+            paths = [self.folder / name for name in (RUN_STATE_FILE, *_REPORTS)]
             before = {path: path.read_text("utf-8") for path in paths if path.is_file()}
             self._prepare(plain(identity))
             prepared = self.state
@@ -239,7 +239,8 @@ class Run:
         else:
             for checkpoint in checkpoints_of(self.folder):
                 remove(checkpoint)
-            remove(self.folder / METRICS_FILE)
+            for name in (METRICS_FILE, *_REPORTS):
+                remove(self.folder / name)
         if earlier is not None:
             self.state = replace(self.state, files=earlier.files)
         self.state.write(self.folder)

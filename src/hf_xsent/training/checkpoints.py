@@ -123,8 +123,8 @@ class SavingTrainer(HubTrainer):
         """Return why the trained model must not be used, if so; it is saved, but not uploaded then."""
         return None
 
-    def write_reports(self) -> None:
-        """Write what the output folder holds besides the model, in the process that saves."""
+    def write_card(self, folder: Path) -> None:
+        """Write the card of the model that a folder holds, in the process that saves."""
 
     @contextmanager
     def _training(self, run: Run, saves: bool) -> Iterator[tuple[str | Path | None, Collection[str]]]:
@@ -154,8 +154,8 @@ class SavingTrainer(HubTrainer):
         self.save_model(str(run.unfinished), _internal_call=True)
         self.accelerator.wait_for_everyone()
         if self.args.should_save:
+            self.write_card(run.unfinished)
             run.place_model()
-            self.write_reports()
             run.finish(self.state.global_step, self.problem())
             self._remove_checkpoint_of_signal()
             best = self.state.best_global_step if self.args.load_best_model_at_end else None

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 

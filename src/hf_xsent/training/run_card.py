@@ -16,13 +16,12 @@ from hf_xsent.publishing.model_card import (
     compose_card,
     facts_of_all,
     facts_of_run,
-    is_generated,
     listed,
     stated_facts,
     without_folders,
     write_card,
 )
-from hf_xsent.runs.run import BITEXT_FILE, RECIPE_FILE, RUN_FACTS
+from hf_xsent.runs.run import RECIPE_FILE
 from hf_xsent.settings.declare import default_of
 from hf_xsent.settings.yaml12 import write_yaml
 from hf_xsent.training.measuring import pairs_per_step
@@ -158,15 +157,6 @@ def _measured_step(trainer: Any) -> int | None:
     steps = [log["step"] for log in state.log_history if "eval_accuracy" in log]
     best: int | None = state.best_global_step
     return best if _is_best(trainer) else max(steps, default=0)
-
-
-def remove_reports(folder: Path) -> None:
-    """Remove the reports of a run that another kind of run has replaced: its card, unless it was edited, and counts."""
-    for name in (BITEXT_FILE, RUN_FACTS):
-        (folder / name).unlink(missing_ok=True)
-    card = folder / "README.md"
-    if card.is_file() and is_generated(card.read_text("utf-8")):
-        card.unlink()
 
 
 def write_run_card(

@@ -12,7 +12,7 @@ from torch import nn
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.runs.origin import Origin
-from hf_xsent.runs.run import BITEXT_FILE, RESULTS, RUN_FACTS, TABLE
+from hf_xsent.runs.run import BITEXT_FILE, RUN_FACTS
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
 from hf_xsent.training.retention import Retention, identify_retention
@@ -83,11 +83,9 @@ class RunTrainer(SavingTrainer):
         """Note the run for exports and further runs, also of other models over this encoder."""
         self.model.encoder.origin = Origin(folder, facts=facts_of_trainer(self))
 
-    def write_reports(self) -> None:
-        """Write the model card, and remove results of a fine-tuned model that this run has replaced."""
-        for name in (RESULTS, TABLE) if self._resumed is None else ():
-            (Path(str(self.args.output_dir)) / name).unlink(missing_ok=True)
-        write_run_card(self, str(self.args.output_dir))
+    def write_card(self, folder: Path) -> None:
+        """Write the model card."""
+        write_run_card(self, folder)
 
     def write_upload(self, folder: Path, **facts: Any) -> None:
         """Write the model without the weights that only training needs, and its card."""
