@@ -19,10 +19,10 @@ from hf_xsent.runs.run import METRICS_FILE, RECIPE_FILE
 class HubTrainer(Trainer):
     """Check access to the Hub before training, and upload only the finished model, never a checkpoint."""
 
-    def init_hf_repo(self, token: str | None = None, **options: Any) -> None:  # type: ignore[override]
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
         """Create the repository before training, so that a missing token or network ends the run at once."""
         try:
-            super().init_hf_repo(token, **options)
+            super().init_hf_repo(token, private)
         except (OSError, ValueError, HTTPError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise OutputError(
@@ -32,29 +32,24 @@ class HubTrainer(Trainer):
 
     model: Any  # without the wrappers of data parallelism, which are around the model that ``compute_loss`` gets
 
-    def push_to_hub(
+    def push_to_hub(  # type: ignore[override]
         self,
         commit_message: str | None = "End of training",
         blocking: bool = True,
         token: str | None = None,
         revision: str | None = None,
         private: bool | None = None,
-        **facts: Any,
     ) -> Any:
-        """Upload the finished model with its card, recipe and metrics, without checkpoints; wait until it is uploaded.
-
-        ``facts`` are arguments of ``create_model_card``.
-        """
+        """Upload the finished model with its card, recipe and metrics, without checkpoints, and wait."""
         self.check_trained()
         if self.hub_model_id is None:
-            self.init_hf_repo(token, **({} if private is None else {"private": private}))
+            self.init_hf_repo(token, private)
         if not self.is_world_process_zero():
             return None
         repository = str(self.hub_model_id)
-        facts = {"model_name": repository.split("/")[-1], **facts}
         with TemporaryDirectory() as temporary:
             upload = Path(temporary)
-            self.write_upload(upload, **facts)
+            self.write_upload(upload, repository.split("/")[-1])
             for name in ("README.md", RECIPE_FILE, METRICS_FILE):
                 file = Path(str(self.args.output_dir)) / name
                 if file.is_file() and not (upload / name).exists():
@@ -79,9 +74,9 @@ class HubTrainer(Trainer):
         if self.state.global_step == 0:
             raise TrainingError("this trainer has not trained: call train first, or save its model by save_pretrained")
 
-    def write_upload(self, folder: Path, **facts: Any) -> None:
+    def write_upload(self, folder: Path, name: str) -> None:
         """Write model, tokenizer and card, which is also that of the run."""
-        self.create_model_card(**facts)
+        self.create_model_card(model_name=name)
         self.model.save_pretrained(folder)
         if self.processing_class is not None:
             self.processing_class.save_pretrained(folder)

@@ -10,17 +10,8 @@ from typing import Any
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_pt_utils import AcceleratorConfig
 
-from hf_xsent.errors import RecipeError
 from hf_xsent.files import is_local, write_text
-from hf_xsent.publishing.model_card import (
-    compose_card,
-    facts_of_all,
-    facts_of_run,
-    listed,
-    stated_facts,
-    without_folders,
-    write_card,
-)
+from hf_xsent.publishing.model_card import compose_card, facts_of_all, facts_of_run, without_folders, write_card
 from hf_xsent.runs.run import RECIPE_FILE
 from hf_xsent.settings.declare import default_of
 from hf_xsent.settings.yaml12 import write_yaml
@@ -159,22 +150,8 @@ def _measured_step(trainer: Any) -> int | None:
     return best if _is_best(trainer) else max(steps, default=0)
 
 
-def write_run_card(
-    trainer: Trainer,
-    folder: str | Path,
-    *,
-    language: Any = None,
-    license: str | None = None,
-    model_name: str | None = None,
-    finetuned_from: str | None = None,
-    dataset_tags: Any = None,
-    **others: Any,
-) -> None:
-    """Write the card of a run, or of its export, into its folder; arguments of ``create_model_card`` replace facts."""
-    if unknown := sorted(name for name, value in others.items() if value is not None):
-        raise RecipeError(f"the card does not take {', '.join(unknown)}: add it to README.md, then publish")
-    listing = {"languages": listed(language) or None, "datasets": listed(dataset_tags) or None}
-    stated = stated_facts({"name": model_name, "license": license, "base_model": finetuned_from, **listing})
-    facts = facts_of_trainer(trainer) | stated
+def write_run_card(trainer: Trainer, folder: str | Path, **facts: str) -> None:
+    """Write the card of a run, or of its export, into its folder; ``facts`` replace those of the run."""
+    facts_of_card = facts_of_trainer(trainer) | facts
     name = trainer.hub_model_id or Path(str(trainer.args.output_dir)).resolve().name
-    write_card(folder, facts, compose_card(folder, facts, name))
+    write_card(folder, facts_of_card, compose_card(folder, facts_of_card, name))

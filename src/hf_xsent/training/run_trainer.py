@@ -87,19 +87,19 @@ class RunTrainer(SavingTrainer):
         """Write the model card."""
         write_run_card(self, folder)
 
-    def write_upload(self, folder: Path, **facts: Any) -> None:
+    def write_upload(self, folder: Path, name: str) -> None:
         """Write the model without the weights that only training needs, and its card."""
         save_model(self.model, folder, heads=False)
-        write_run_card(self, folder, **facts)
+        write_run_card(self, folder, name=name)
 
-    def create_model_card(self, language: Any = None, license: Any = None, **facts: Any) -> None:  # type: ignore[override]
+    def create_model_card(self) -> None:  # type: ignore[override]
         """Write the model card of the run, and the model that it describes, unless that is saved."""
         self.check_trained()
         folder = Path(str(self.args.output_dir))
         if not (folder / "config.json").is_file():
             self.save_model()
         if self.is_world_process_zero():
-            write_run_card(self, folder, language=language, license=license, **facts)
+            write_run_card(self, folder)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         if self.args.should_save:
