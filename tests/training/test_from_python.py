@@ -263,7 +263,8 @@ def test_the_trainer_of_pretrain_continues_or_replaces_its_run(
     trainer.args.learning_rate = 5e-5  # the default
     trainer.train(overwrite=True)
     assert facts_of_run(tmp_path / "out")["pairs"] == {"de": 16}
-    assert "learning_rate" not in yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text("utf-8"))
+    recipe = yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text("utf-8"))
+    assert not {"learning_rate", "model"} & {*recipe}, "no folder holds the weights that it started from"
     trainer.args.max_steps = 4
     trainer.train(resume_from_checkpoint=True, allow_changes=True)
     assert RunState.read(tmp_path / "out").finished_at_step == 4

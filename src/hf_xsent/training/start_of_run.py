@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,10 @@ class StartOfRun:
         known: StartOfRun | None = getattr(model.encoder, "start_of_run", None)
         if run.resume and checkpoints_of(run.folder) and known is not None and known.folder == run.folder:
             return known
-        return cls(run.folder, Origin.of(model))
+        origin = Origin.of(model)
+        if origin.name is not None and Path(origin.name).resolve() == run.folder.resolve():
+            origin = replace(origin, name=None)  # an earlier call of train wrote the model that this one replaces
+        return cls(run.folder, origin)
 
     def values_of(self, needs: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Return what the run needs of the model before training, computed when the run begins."""
