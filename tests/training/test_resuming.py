@@ -263,8 +263,17 @@ def test_a_checkpoint_without_the_state_of_the_optimizer_is_not_resumed(run: Run
     """Its schedule would start again in the middle of the run."""
     run.start(save_only_model=True)
     unfinish(run.out, "checkpoint-6")
-    with pytest.raises(OutputError, match="checkpoint-3 holds the model only, as save_only_model saves it"):
+    with pytest.raises(OutputError, match="checkpoint-3 lacks optimizer.pt and scheduler.pt and rng_state.pth"):
         run.start("--resume", save_only_model=True)
+
+
+def test_a_resume_that_fails_deletes_no_checkpoint(run: Run) -> None:
+    run.start(save_steps=1, eval_steps=1, save_total_limit=None)
+    unfinish(run.out)
+    kept = {path.name for path in run.out.glob("checkpoint-*")}
+    with pytest.raises(ModelError, match="is of another model"):
+        run.start("--resume_with_changes", objectives={"representation_translation": 1}, save_total_limit=1)
+    assert {path.name for path in run.out.glob("checkpoint-*")} == kept != {"checkpoint-6"}
 
 
 # The best checkpoint

@@ -67,7 +67,6 @@ class SavingTrainer(HubTrainer):
     def train(
         self,
         resume_from_checkpoint: str | bool | None = None,
-        trial: Any = None,
         *args: Any,
         allow_changes: bool = False,
         overwrite: bool = False,
@@ -89,21 +88,20 @@ class SavingTrainer(HubTrainer):
         given, origin = self.optimizer, Origin.of(self.model)
         start = origin.name if origin.facts is None else None  # else the weights are in memory
         self.run = run = run or Run(folder, resume_from_checkpoint or False, allow_changes, overwrite, start)
-        saves = self.saves_run and trial is None  # each trial of a search is another run
-        with self._training(run, saves) as (checkpoint, changed):
+        with self._training(run, self.saves_run) as (checkpoint, changed):
             try:
                 self._resume(checkpoint, changed)
                 self.before_training()
-                output = super().train(None if checkpoint is None else str(checkpoint), trial, *args, **kwargs)
-                self.after_training(str(folder) if saves else None)
+                output = super().train(None if checkpoint is None else str(checkpoint), *args, **kwargs)
+                self.after_training(str(folder) if self.saves_run else None)
             finally:
                 self._stop.restore()
                 self._own_optimizer = None if given is not None else self.optimizer
-            if saves:
+            if self.saves_run:
                 self._save_run(run)
         if (problem := self.problem()) is not None:
             raise TrainingError(problem)
-        if saves and self.args.push_to_hub:
+        if self.saves_run and self.args.push_to_hub:
             self.push_to_hub()
         return output
 
@@ -158,6 +156,7 @@ class SavingTrainer(HubTrainer):
             run.place_model()
             run.finish(self.state.global_step, self.problem())
             self._remove_checkpoint_of_signal()
+            self._rotate_checkpoints(self.state.best_model_checkpoint)  # a killed run may have left surplus ones
             best = self.state.best_global_step if self.args.load_best_model_at_end else None
             step = f"the best step, {best}," if best is not None else f"step {self.state.global_step}"
             logger.info("the model of %s is in %s, for hf-xsent evaluate and hf-xsent export", step, run.folder)
@@ -217,8 +216,7 @@ class SavingTrainer(HubTrainer):
             self._rotate_checkpoints(self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
         if self._stop.requested:
-            resume = "continue with --resume (of an AlignmentTrainer: train(resume_from_checkpoint=True))"
-            self._raise_stopped("save_only_model saved no state to resume" if self.args.save_only_model else resume)
+            self._raise_stopped("continue with --resume (of an AlignmentTrainer: train(resume_from_checkpoint=True))")
 
     def _remove_checkpoint_of_signal(self) -> None:
         """Delete the checkpoint from which the run resumed, if an uninterrupted run has none at its step."""
@@ -247,7 +245,7 @@ class SavingTrainer(HubTrainer):
     # Resuming
 
     def _resume(self, checkpoint: str | Path | None, changed: Collection[str]) -> None:
-        """Read the state of a checkpoint, and finish the deletion of surplus ones, which may have been killed."""
+        """Read the state of a checkpoint."""
         self._resumed = None
         if checkpoint is not None:
             try:
@@ -261,8 +259,6 @@ class SavingTrainer(HubTrainer):
             logger.info("resuming after step %d", self._resumed.global_step)
             if not self.is_deepspeed_enabled:
                 check_complete(Path(checkpoint))
-            if self.args.should_save:
-                self._rotate_checkpoints(self._best_checkpoint())
 
     def _evaluate(
         self, trial: Any, ignore_keys_for_eval: list[str] | None, skip_scheduler: bool = False

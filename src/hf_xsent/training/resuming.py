@@ -59,11 +59,6 @@ def check_complete(checkpoint: Path) -> None:
     """Raise an error if a checkpoint lacks a state with which a run resumes; transformers starts without it."""
     missing = [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if not (checkpoint / name).is_file()]
     missing += [] if [*checkpoint.glob("rng_state*.pth")] else ["rng_state.pth"]
-    if len(missing) == 3:
-        raise OutputError(
-            f"{checkpoint} holds the model only, as save_only_model saves it, without the state of the optimizer and "
-            "its schedule: start another run from this folder, or give --overwrite"
-        )
     if missing:
         raise OutputError(
             f"{checkpoint} lacks {' and '.join(missing)}: restore it, delete the checkpoint to resume from the one "

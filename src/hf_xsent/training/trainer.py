@@ -128,7 +128,7 @@ class AlignmentTrainer(RunTrainer):
         data: Any = (train_dataset, eval_dataset)
         super().__init__(model, args, collator, *data, processing_class, callbacks=callbacks, optimizers=optimizers)
         model.tokenizer = processing_class
-        self._adapters = {name: getattr(config, name) for name in ("lora_rank", "lora_alpha", "lora_targets")}
+        self._lora_rank = config.lora_rank
         self.add_callback(EndOfStep)
         self.add_callback(DevBeforeTraining)
         self._retention = None if args.retention is None else Retention(args.retention)
@@ -153,14 +153,9 @@ class AlignmentTrainer(RunTrainer):
         """
         if self.train_dataset is None:
             raise DataError("no pairs to train on: pass them as train_dataset")
-        model = self.model
-        if model.config.lora_rank != self._adapters["lora_rank"]:  # an earlier call has merged them
-            if self.optimizer is not self._own_optimizer:
-                raise RecipeError("the optimizer has the weights of merged adapters: open the model again")
-            vars(model.config).update(self._adapters)
-            model.add_adapters()
-            self.optimizer, self.model_wrapped = None, model  # both have the weights of the merged ones
-        model.freeze(self.args.frozen_layers, self.args.frozen_word_embeddings)  # another trainer may have since
+        if self.model.config.lora_rank != self._lora_rank:
+            raise RecipeError("an earlier call of train has merged the adapters: open the model again, and train it")
+        self.model.freeze(self.args.frozen_layers, self.args.frozen_word_embeddings)  # another trainer may have since
         # With cached features, a step is so small that one thread is fastest.
         with threads(None if self.features is None else 1):
             return super().train(*args, **kwargs)
