@@ -120,7 +120,9 @@ def run(
     tokenizer.model_max_length = settings.max_length  # the saved one states the length of this model, not of its start
     trains = bool(train) and finished is None
     if trains:
-        model = _untrained(kind, settings, config)
+        if settings.dropout is not None:
+            config |= dict.fromkeys(family(load_encoder_config(settings.model)).dropouts, settings.dropout)
+        model = task_model(settings.model, kind, **config)
     else:
         model = without_padding(_fine_tuned(str(folder if train else settings.model), kind))
     tuner = FineTuner(model, settings, task, train, dev, tokenizer)
@@ -147,13 +149,6 @@ def _setting(settings: FineTuningArguments) -> str:
     if not languages:
         return "unknown training"
     return "translate-train" if languages - {"en"} else "zero-shot"
-
-
-def _untrained(kind: Any, settings: FineTuningArguments, config: dict[str, Any]) -> Any:
-    """Load the encoder and initialize the task's head."""
-    if settings.dropout is not None:
-        config |= dict.fromkeys(family(load_encoder_config(str(settings.model))).dropouts, settings.dropout)
-    return task_model(str(settings.model), kind, **config)
 
 
 def _fine_tuned(name_or_path: str, kind: Any) -> Any:

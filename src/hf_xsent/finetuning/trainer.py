@@ -132,7 +132,10 @@ class FineTuner(SavingTrainer):
     ) -> dict[str, float]:
         """Measure each set (such as ``eval_accuracy_de``) and the means over sets (``eval_accuracy``)."""
         sets: Any = self.eval_dataset if eval_dataset is None else eval_dataset
-        metrics = metrics_of(self.measure(sets), metric_key_prefix)
+        scores = self.measure(sets)
+        metrics = {f"{metric_key_prefix}_{kind}_{name}": of[kind] for name, of in scores.items() for kind in of}
+        for kind in self.task.scores:
+            metrics[f"{metric_key_prefix}_{kind}"] = sum(of[kind] for of in scores.values()) / len(scores)
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
@@ -141,14 +144,6 @@ class FineTuner(SavingTrainer):
         """Measure all sets in each process."""
         with self.accelerator.autocast():
             return self.task.measure(self.model, sets)
-
-
-def metrics_of(scores: Scores, prefix: str) -> dict[str, float]:
-    """Name each score of each set, and average each score over the sets."""
-    metrics = {f"{prefix}_{kind}_{name}": value for name, score in scores.items() for kind, value in score.items()}
-    for kind in next(iter(scores.values())):
-        metrics[f"{prefix}_{kind}"] = sum(score[kind] for score in scores.values()) / len(scores)
-    return metrics
 
 
 def pad(rows: Sequence[Features], padding: int) -> dict[str, Tensor]:

@@ -70,11 +70,6 @@ _EXPLAINED = {  # names without such a setting, for commands that encode
 }
 
 
-_EXPLAINED_OF_TASKS = {  # the same, for commands with tasks
-    "metric": "all metrics of a task are measured",
-}
-
-
 def suggestion(name: str, known: Collection[str]) -> str:
     """Return ``; did you mean 'x'?`` for the setting of this meaning or of a similar name, or the empty string.
 
@@ -82,7 +77,6 @@ def suggestion(name: str, known: Collection[str]) -> str:
     ("; did you mean 'learning_rate'?", "; did you mean 'seed'?")
     """
     meant = next((other for other in OTHER_NAMES.get(name, ()) if other.partition(".")[0] in known), None)
-    explained = (_EXPLAINED if "model" in known else {}) | (_EXPLAINED_OF_TASKS if "tasks" in known else {})
-    if meant is None and name in explained:
-        return f"; {explained[name]}"
+    if meant is None and "model" in known and name in _EXPLAINED:
+        return f"; {_EXPLAINED[name]}"
     return f"; did you mean {meant!r}?" if meant else did_you_mean(name, known)

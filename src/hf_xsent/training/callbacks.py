@@ -43,20 +43,17 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 class MetricsFile(TrainerCallback):
     """Append each log to ``metrics.jsonl``; a resumed run first deletes the lines after its checkpoint."""
 
-    def __init__(self) -> None:
-        self.started = False
-        self.before: list[dict[str, Any]] = []  # logs of measurements before training
+    started = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the file with the measurements before training, or with the lines up to the checkpoint."""
+        """Start the file, with the lines up to the checkpoint if the run resumes."""
         if state.is_world_process_zero:
             path = Path(args.output_dir) / METRICS_FILE
             logs = [log for log in read_metrics(path) if log["step"] <= state.global_step]
             if (last := state.log_history[-1:]) and last[0] in logs:  # the logs after it have the same step
                 logs = logs[: logs.index(last[0]) + 1]
-            logs = logs if state.global_step else self.before
-            write_text(path, (json.dumps(log) + "\n" for log in logs))
-        self.started, self.before = True, []
+            write_text(path, (json.dumps(log) + "\n" for log in logs if state.global_step))
+        self.started = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Log before each checkpoint: a run that resumes from it adds to the cost, and logs the same losses."""
@@ -66,12 +63,8 @@ class MetricsFile(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Append one line, with the step first; before training, the output folder may hold another run."""
-        if state.is_world_process_zero and logs:
-            line = {"step": state.global_step, **logs}
-            if self.started:
-                append_text(Path(args.output_dir) / METRICS_FILE, json.dumps(line) + "\n")
-            else:
-                self.before.append(line)
+        if state.is_world_process_zero and logs and self.started:
+            append_text(Path(args.output_dir) / METRICS_FILE, json.dumps({"step": state.global_step, **logs}) + "\n")
 
 
 class StartOfEpoch(TrainerCallback):

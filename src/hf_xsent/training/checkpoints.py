@@ -28,11 +28,11 @@ from hf_xsent.training.identity import identify_training
 from hf_xsent.training.resuming import (
     check_complete,
     deciding_metric,
-    has_ended,
     is_on_schedule,
     keep_comparable,
     keep_settings,
     loading_state,
+    stops_early,
 )
 
 logger = logging.getLogger(__name__)
@@ -269,12 +269,6 @@ class SavingTrainer(HubTrainer):
         metrics: dict[str, float] = super()._evaluate(trial, ignore_keys_for_eval, skip_scheduler)
         return metrics
 
-    def _best_checkpoint(self) -> str | None:
-        """Return the best checkpoint before the resumed one, in this folder, which may have been moved since."""
-        step = None if self._resumed is None else self._resumed.best_global_step
-        best = Path(str(self.args.output_dir)) / f"checkpoint-{step}"
-        return str(best) if best.is_dir() else None
-
     def _rotate_checkpoints(self, best: str | None) -> None:
         rotate_checkpoints(str(self.args.output_dir), self.args.save_total_limit, best, use_mtime=False)
 
@@ -284,16 +278,18 @@ class SavingTrainer(HubTrainer):
         if self._resumed is not None:
             self.state.compute_steps(self.args, max_steps)
             self.state.log_history = self._resumed.log_history
-            self.state.best_model_checkpoint = best = self._best_checkpoint()
-            self.state.best_metric = None if best is None else self._resumed.best_metric
-            self.state.best_global_step = None if best is None else self._resumed.best_global_step
+            step = self._resumed.best_global_step
+            best = Path(str(self.args.output_dir)) / f"checkpoint-{step}"  # which may have been moved since
+            known = (str(best), self._resumed.best_metric, step) if best.is_dir() else (None, None, None)
+            self.state.best_model_checkpoint, self.state.best_metric, self.state.best_global_step = known
         return begin
 
     def set_initial_training_values(self, args: TrainingArguments, dataloader: Any) -> tuple[Any, ...]:
         """Return the number of epochs and of steps; no epochs if the checkpoint is of the run's last step."""
         epochs, *others, max_steps = super().set_initial_training_values(args, dataloader)
-        ended = self._resumed is not None and has_ended(self._resumed, self.args, max_steps)
-        return (0 if ended else epochs, *others, max_steps)
+        if (last := self._resumed) is not None and (last.global_step >= max_steps or stops_early(last, self.args)):
+            epochs = 0
+        return (epochs, *others, max_steps)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """Load the optimizer's state, but not its settings; raise an error if it is of other weights."""

@@ -78,7 +78,11 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
                 raise RecipeError(f"{at}{key} is of an objective: write objectives: {{{owners[0]}: {{{key}: …}}}}")
         check_known(layer, recipe_settings(), at)
     values = as_files(join_layers(layers))
-    _refuse_object(values.get("model"))
+    if not isinstance(model := values.get("model"), str | PathLike | None):
+        raise RecipeError(
+            f"model takes a folder or Hub id, which recipe.yaml records, not {type(model).__name__}: save it by "
+            "model.save_pretrained('start') and name that folder, or train it by AlignmentTrainer"
+        )
     flags = dict(flags or {})
     method = _text(flags.get("method"), values.get("method"))
     if method not in METHODS:
@@ -114,15 +118,6 @@ def join_layers(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         elif isinstance(before, Mapping) and isinstance(rules, Mapping):
             values["rules"] = {**before, **rules}
     return values
-
-
-def _refuse_object(model: Any) -> None:
-    """Raise an error for a model in memory, which a recipe cannot name."""
-    if not isinstance(model, str | PathLike | None):
-        raise RecipeError(
-            f"model takes a folder or Hub id, which recipe.yaml records, not {type(model).__name__}: save it by "
-            "model.save_pretrained('start') and name that folder, or train it by AlignmentTrainer"
-        )
 
 
 def _types_of_method(config_class: Any) -> dict[str, Any]:

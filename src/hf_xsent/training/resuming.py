@@ -25,11 +25,6 @@ def is_on_schedule(state: TrainerState, arguments: TrainingArguments) -> bool:
     return arguments.save_strategy == SaveStrategy.STEPS and state.global_step % state.save_steps == 0
 
 
-def has_ended(state: TrainerState, arguments: TrainingArguments, max_steps: int) -> bool:
-    """Return whether a checkpoint is that of the last step, or of the step of an early stop."""
-    return state.global_step >= max_steps or stops_early(state, arguments)
-
-
 def stops_early(state: TrainerState, arguments: TrainingArguments) -> bool:
     """Return whether the last N dev measurements were no new best; each step counts once, and the start does not."""
     patience: int = getattr(arguments, "early_stopping_patience", None) or 0

@@ -20,13 +20,8 @@ from hf_xsent.training.recipe import recipe_settings
 from hf_xsent.training.settings import FolderSettings
 
 _MAPPINGS = {  # settings of TrainingArguments
-    *(
-        "optim_target_modules",
-        "lr_scheduler_kwargs",
-        "gradient_checkpointing_kwargs",
-        "activation_checkpointing_kwargs",
-        "accelerator_config",
-    )
+    *("optim_target_modules", "lr_scheduler_kwargs", "gradient_checkpointing_kwargs"),
+    *("activation_checkpointing_kwargs", "accelerator_config"),
 }
 _NOT_RECORDED = {field.name for field in fields(FolderSettings)} | {"dataloader_pin_memory"}  # false on any CPU
 
@@ -118,7 +113,8 @@ def _training_sentences(trainer: Any) -> list[str]:
 def _measured_sentences(trainer: Any) -> list[str]:
     """State what was measured before training and after it: dev pairs, and the score within languages."""
     history = trainer.state.log_history
-    logs, step = {log["step"]: log for log in history if "eval_accuracy" in log}, _measured_step(trainer)
+    logs = {log["step"]: log for log in history if "eval_accuracy" in log}
+    step = trainer.state.best_global_step if _is_best(trainer) else max(logs, default=0)  # that of the weights
     sentences = []
     for name, what in (
         ("eval_accuracy", "Accuracy@1 on dev pairs"),
@@ -140,14 +136,6 @@ def _is_best(trainer: Any) -> bool:
     """Return whether the weights are those of the best step."""
     args = trainer.args
     return args.load_best_model_at_end and not args.share_of_start and not trainer.saves_checkpoint
-
-
-def _measured_step(trainer: Any) -> int | None:
-    """Return the step whose measurement on dev pairs is that of the weights."""
-    state = trainer.state
-    steps = [log["step"] for log in state.log_history if "eval_accuracy" in log]
-    best: int | None = state.best_global_step
-    return best if _is_best(trainer) else max(steps, default=0)
 
 
 def write_run_card(trainer: Trainer, folder: str | Path, **facts: str) -> None:
