@@ -44,25 +44,6 @@ def test_a_mistyped_folder_is_suggested(tmp_path: Path, monkeypatch: pytest.Monk
         load_encoder("runs/min")
 
 
-@pytest.mark.parametrize("file", ["run_state.json", "training.json"])
-def test_the_hub_is_not_asked_for_a_name_similar_to_a_run_or_export(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
-) -> None:
-    """Without a network, the answer takes half a minute."""
-    monkeypatch.chdir(tmp_path)
-    Path("runs/mine").mkdir(parents=True)
-    Path("runs/mine", file).write_text("{}", encoding="utf-8")
-    with pytest.raises(ModelError, match="^'runs/min' is not a folder; did you mean 'runs/mine'. .for a Hub id, first"):
-        load_encoder("runs/min")
-    commit = Path("cache/models--runs--min/snapshots/0")  # of a model of this name in the cache
-    commit.mkdir(parents=True)
-    (commit / "config.json").write_text('{"model_type": "none"}', encoding="utf-8")
-    Path("cache/models--runs--min/refs").mkdir()
-    Path("cache/models--runs--min/refs/main").write_text("0", encoding="utf-8")
-    with pytest.raises(ModelError, match="as a Hub id it has no readable config.json .The checkpoint"):
-        load_encoder("runs/min", cache_dir="cache")
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_no_setting_has_the_name_of_a_loading_argument(method: str) -> None:
     assert not {*LOADING_ARGUMENTS, *UNUSED_ARGUMENTS} & {*METHODS[method][0].setting_names()}

@@ -214,7 +214,8 @@ def test_the_attention_asked_for_reaches_the_encoder(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"pooling": "means"}, r"pooling 'means' is unknown: use cls, mean, max, sum; did you mean 'mean'\?"),
+        ({"pooling": "means"}, r"pooling 'means' is unknown: use cls, mean, max; did you mean 'mean'\?"),
+        ({"pooling": "sum"}, "pooling 'sum' is unknown: use cls, mean, max"),
         ({"poolin": "cls"}, r"DapConfig has no setting 'poolin'; did you mean 'pooling'\?"),
         ({"dropout": 1.0}, "dropout 1.0 is not at least 0 and below 1"),
         ({"max_length": 257}, "max_length 257 does not fit: this encoder takes 2 to 256 tokens"),

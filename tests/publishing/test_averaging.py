@@ -98,17 +98,17 @@ def test_models_of_different_prompts_are_not_averaged(
         export_sentence_transformer(str(tmp_path / "first"), tmp_path / "mean", average=[str(tmp_path / "second")])
 
 
-def test_the_mean_of_models_of_different_lengths_has_a_stated_length(
-    tmp_path: Path, encoder_folders: dict[str, Path]
+@pytest.mark.parametrize(("stated", "length"), [({}, 16), ({"max_length": 20}, 20)])
+def test_the_mean_has_the_length_of_the_model_or_the_stated_length(
+    tmp_path: Path, encoder_folders: dict[str, Path], stated: dict[str, int], length: int
 ) -> None:
-    for length in (16, 24):
-        model = AlignmentForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), max_length=length)
-        model.save_pretrained(tmp_path / str(length))
-    start, other = str(tmp_path / "16"), [str(tmp_path / "24")]
-    with pytest.raises(ModelError, match="max_length is 16 in .*16 and 24 in .*24: give max_length for the mean"):
-        export_sentence_transformer(start, tmp_path / "mean", average=other)
-    folder = export_sentence_transformer(start, tmp_path / "mean", average=other, max_length=20)
-    assert SentenceEmbedder.from_pretrained(str(folder)).max_length == 20
+    for each in (16, 24):
+        model = AlignmentForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), max_length=each)
+        model.save_pretrained(tmp_path / str(each))
+    folder = export_sentence_transformer(
+        str(tmp_path / "16"), tmp_path / "mean", average=[str(tmp_path / "24")], **stated
+    )
+    assert SentenceEmbedder.from_pretrained(str(folder)).max_length == length
 
 
 @pytest.mark.parametrize("normalize", [True, False])
@@ -120,9 +120,10 @@ def test_the_mean_has_the_normalization_of_the_models_and_a_stated_width(
     model.config.normalize = normalize
     folder = export_sentence_transformer(model, tmp_path / "second", dim=8)
     start, other = str(tmp_path / "first"), [str(folder)]
-    with pytest.raises(ModelError, match="normalization" if normalize else "dim is 32 in .*first and 8 in .*second"):
-        export_sentence_transformer(start, tmp_path / "mean", average=other)
-    if not normalize:
+    if normalize:
+        with pytest.raises(ModelError, match="normalization"):
+            export_sentence_transformer(start, tmp_path / "mean", average=other)
+    else:
         mean = export_sentence_transformer(start, tmp_path / "mean", average=other, dim=16)
         assert SentenceEmbedder.from_pretrained(str(mean)).width == 16
 

@@ -212,7 +212,9 @@ def test_a_second_layer_is_merged_with_the_first(
     encoder_folders: dict[str, Path], tmp_path: Path, files: list[str], sentences: list[str]
 ) -> None:
     first = _exported(encoder_folders["bert"], tmp_path, files[:2])
-    second = export_sentence_transformer(str(first), str(tmp_path / "second"), remove_language=files)
+    second = export_sentence_transformer(str(first), str(tmp_path / "second"), remove_language=files[1:])
+    assert "texts in de, fr, sw)" in (second / "README.md").read_text("utf-8")
+    second = export_sentence_transformer(str(first), str(tmp_path / "second"), remove_language=files, overwrite=True)
     embedder = SentenceEmbedder.from_pretrained(str(second), device="cpu")
     means = np.stack([embedder.encode(texts).mean(0) for texts in TEXTS_OF.values()])
     np.testing.assert_allclose(means, 0, atol=1e-5)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import try_to_load_from_cache
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -21,11 +20,11 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from hf_xsent.errors import ModelError, did_you_mean
-from hf_xsent.files import is_hub_id, is_local
+from hf_xsent.errors import ModelError
+from hf_xsent.files import is_local
 from hf_xsent.models.families import family
 from hf_xsent.runs.hub import loading_errors
-from hf_xsent.runs.run import RUN_FACTS, RUN_STATE_FILE, check_finished
+from hf_xsent.runs.run import check_finished
 
 SETTINGS = "hf_xsent"  # the key of config.json with the settings of our model over the encoder
 HUB_ARGUMENTS = ("revision", "cache_dir", "token", "local_files_only", "force_download", "subfolder", "proxies")
@@ -80,21 +79,7 @@ def load_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     """Load the config of a model folder or Hub id."""
     check_finished(name_or_path)
     with loading_errors(name_or_path, "readable config.json"):
-        _refuse_mistyped(str(name_or_path), hub.get("cache_dir"), hub.get("revision"))
         return AutoConfig.from_pretrained(name_or_path, **hub)
-
-
-def _refuse_mistyped(name: str, cache_dir: Any, revision: str | None) -> None:
-    """Raise an error for a name that is similar to that of a run or an export beside it, and is not in the cache.
-
-    Without a network, a request to the Hub takes half a minute.
-    """
-    parent = Path(name).parent
-    if not is_hub_id(name) or not parent.is_dir() or try_to_load_from_cache(name, "config.json", cache_dir, revision):
-        return
-    ours = [path for path in parent.iterdir() if any((path / file).is_file() for file in (RUN_STATE_FILE, RUN_FACTS))]
-    if similar := did_you_mean(name, map(str, ours)):
-        raise ModelError(f"{name!r} is not a folder{similar} (for a Hub id, first run hf download {name})")
 
 
 def split_config(config: PreTrainedConfig) -> tuple[PreTrainedConfig, dict[str, Any]]:

@@ -13,19 +13,14 @@ from hf_xsent.models.text_encoder import DOCUMENT, QUERY, prompt_of
 
 
 @torch.no_grad()
-def average_weights(
-    embedder: SentenceEmbedder, name: str, others: Sequence[str], max_length: int | None = None, dim: int | None = None
-) -> None:
-    """Set the weights of an opened model to the mean over it and the others; errors call it ``name``.
-
-    ``max_length`` and ``dim`` are those of the mean, needed if those of the models differ.
-    """
+def average_weights(embedder: SentenceEmbedder, name: str, others: Sequence[str]) -> None:
+    """Set the weights of an opened model to the mean over it and the others; errors call it ``name``."""
     if len({*map(os.path.realpath, (name, *others))}) <= len(others):
         raise ModelError(f"average names a model twice, or {name} itself: name each of the other models once")
     embedder.model.merge_adapters()  # the mean of products is not the product of means
     weights = dict(embedder.model.named_parameters())
     for count, other_name in enumerate(others, start=2):
-        other = SentenceEmbedder.from_pretrained(other_name, device="cpu", max_length=max_length, dim=dim)
+        other = SentenceEmbedder.from_pretrained(other_name, device="cpu")
         other.model.merge_adapters()
         theirs = dict(other.model.named_parameters())
         if {key: weight.shape for key, weight in theirs.items()} != {key: w.shape for key, w in weights.items()}:
@@ -33,9 +28,6 @@ def average_weights(
         if _reading(other) != _reading(embedder):
             different = "different pooling, normalization, layers, prompts or tokenizers"
             raise ModelError(f"{other_name} and {name} have {different}: train both by one recipe")
-        for what, name_here in (("max_length", "max_length"), ("dim", "width")):
-            if (ours := getattr(embedder, name_here)) != (their := getattr(other, name_here)):
-                raise ModelError(f"{what} is {ours} in {name} and {their} in {other_name}: give --{what} for the mean")
         for key, weight in weights.items():
             weight.lerp_(theirs[key], 1 / count)
 

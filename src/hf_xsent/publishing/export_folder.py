@@ -48,8 +48,6 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
     pooling, mixes_layers = settings["pooling"], settings["model_type"] == "dual-pivot"
     if mixes_layers and pooling == "mean":
         pooling = "mean of layers"
-    elif pooling == "sum" and not mixes_layers:  # sentence-transformers has only the mean, of the same direction
-        pooling = "mean"
     return {
         "prompted": bool(settings.get("prompts")),
         "prompt": (settings.get("prompts") or {}).get(settings.get("default_prompt_name")) or "",

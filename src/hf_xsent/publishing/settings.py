@@ -40,8 +40,7 @@ class ExportSettings(ExportFolderSettings):
     tokenizer: Any = setting(None, "In Python, the tokenizer of a model.", shown=False, by_position=True)
     average: list[str] | None = setting(
         None,
-        "Export the mean of the weights of the model and of these, which were trained from the same encoder. If their "
-        "lengths or dimensions differ, give --max_length or --dim, too.",
+        "Export the mean of the weights of the model and of these, which were trained from the same encoder.",
         metavar="FOLDER",
     )
     dtype: str = setting("float32", "Store the weights in this precision.", choices=("float32", "float16"))
@@ -142,10 +141,6 @@ class PublishSettings:
     folder: str = setting(None, "Upload this folder, written by hf-xsent export.", positional=True, required=True)
     repository: str = setting(None, "Hub id of the model: org/name.", positional=True, required=True)
     private: bool = setting(False, "Create the repository as private.")
-    revision: str | None = setting(
-        None, "Upload to this branch; create it if missing. (default: main)", metavar="BRANCH"
-    )
-    message: str | None = setting(None, "Commit message. (default: Upload NAME with hf-xsent)")
     dry_run: bool = setting(False, "Write the card, check the folder, list files; upload nothing.")
     license: str | None = setting(None, "Card: licence of the weights: apache-2.0, cc-by-nc-4.0, …")
     results: list[str] | None = setting(

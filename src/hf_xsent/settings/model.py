@@ -13,8 +13,8 @@ def pooling_setting(default: str | None) -> Any:
     return setting(
         default,
         "How to pool the hidden states into a sentence embedding. (default: cls for the methods dap, ppa and wacse, "
-        "as in their papers; otherwise the starting model's, and mean for a plain encoder)",
-        choices=("cls", "mean", "max", "sum"),
+        "as in their papers; otherwise the starting model's, and mean for a plain encoder; dual pivot: sum or mean)",
+        choices=("cls", "mean", "max"),
     )
 
 
