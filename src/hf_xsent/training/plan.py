@@ -9,7 +9,6 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.readers.fields import NEGATIVES
-from hf_xsent.data.sampling.mixing import mixing_probabilities
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.retention import RetentionTask
@@ -70,7 +69,6 @@ class Plan:
 
     def check_data(self, train: Bitext | TextSides, dev: Bitext | None) -> None:
         """Check that the data has the word links and the languages that the objectives need."""
-        mixing_probabilities(list(train.languages.values()), self.recipe.data.alpha)  # checks the sizes
         check_has_what_objectives_read(train, dev, self.recipe.config, self.recipe.data.target_language)
         if not isinstance(train, TextSides):
             if self.recipe.config.needs.links:
