@@ -18,6 +18,7 @@ from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.models.saved_form import saved_weights
+from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.training.pretrain import pretrain
 
 
@@ -376,6 +377,14 @@ def test_a_dry_run_states_what_the_run_would_take_and_leaves_nothing(
     pretrain(settings)
     assert (settings.training.max_steps, settings.training.output_dir) == (1000, str(run.out))
     assert before == {path: path.stat().st_mtime_ns for path in run.out.rglob("*")}, "of another run"
+
+
+def test_a_batch_of_more_pairs_than_there_are_has_these_alone(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """Of 16 pairs, 4 are held out; accumulated batches that do not fit into an epoch are fewer."""
+    for batch, accumulated, pairs in ((64, 1, 12), (8, 2, 8), (4, 2, 8)):
+        settings = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulated, "max_steps": 1}
+        run.start("--overwrite", **settings)
+        assert facts_of_run(run.out)["training"][0].startswith(f"Training took 1 steps of {pairs} pairs")
 
 
 # Masked language modelling alone

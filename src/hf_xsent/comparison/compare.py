@@ -142,7 +142,8 @@ def _dry_run(runs: Sequence[Run]) -> Table:
             logger.info("a few steps of %s", run.name)
             with quiet():
                 trainer: Any = pretrain(**run.settings(), dry_run=True)
-            times[method] = readable_time(run.steps * seconds_per_step(trainer.args, trainer.state.log_history))
+            step = seconds_per_step(trainer.args, len(trainer.train_dataset), trainer.state.log_history)
+            times[method] = readable_time(run.steps * step)
         state = "finished" if run.finished else "to do"
         rows.append([run.name, run.steps, times[method] if left else "", state, run.folder.name])
     return Table(["run", "steps", "training", "state", "folder"], rows)

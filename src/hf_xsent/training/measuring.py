@@ -36,32 +36,33 @@ def short_run(arguments: AlignmentTrainingArguments) -> Iterator[AlignmentTraini
         yield short
 
 
-def pairs_per_step(arguments: AlignmentTrainingArguments) -> int:
-    """Return the pairs of one optimizer step, over all processes."""
-    return arguments.train_batch_size * arguments.world_size * arguments.gradient_accumulation_steps
+def pairs_per_step(arguments: AlignmentTrainingArguments, pairs: int) -> int:
+    """Return the pairs of one optimizer step, over all processes; a step has no more than all ``pairs``."""
+    batch = arguments.train_batch_size * arguments.world_size
+    whole = batch * arguments.gradient_accumulation_steps
+    return whole if pairs >= whole else pairs - pairs % min(batch, pairs)
 
 
 def count_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:
     """Return the number of steps of the full run."""
     if arguments.max_steps > 0:
         return arguments.max_steps
-    steps_of_epoch = max(1, pairs // pairs_per_step(arguments))
-    return math.ceil(arguments.num_train_epochs * steps_of_epoch)
+    return math.ceil(arguments.num_train_epochs * (pairs // pairs_per_step(arguments, pairs)))
 
 
-def forecast(arguments: AlignmentTrainingArguments, steps: int, logs: Sequence[Mapping[str, float]]) -> str:
+def forecast(arguments: AlignmentTrainingArguments, steps: int, pairs: int, logs: Sequence[Mapping[str, float]]) -> str:
     """Describe the estimated cost of the full run, from the logs of a dry run."""
-    step = seconds_per_step(arguments, logs)
+    step = seconds_per_step(arguments, pairs, logs)
     return (
-        f"{steps:,} steps of {step:.2f} s, {pairs_per_step(arguments) / step:.1f} pairs/s: "
+        f"{steps:,} steps of {step:.2f} s, {pairs_per_step(arguments, pairs) / step:.1f} pairs/s: "
         f"about {readable_time(steps * step)}; peak memory {peak_memory_mib():,} MiB"
     )
 
 
-def seconds_per_step(arguments: AlignmentTrainingArguments, logs: Sequence[Mapping[str, float]]) -> float:
+def seconds_per_step(arguments: AlignmentTrainingArguments, pairs: int, logs: Sequence[Mapping[str, float]]) -> float:
     """Estimate the seconds of a step from the logs of a dry run, of which the first step is warm-up."""
     speeds = [log["pairs_per_second"] for log in logs if "pairs_per_second" in log]
-    return pairs_per_step(arguments) / statistics.median(speeds[1:] or speeds)
+    return pairs_per_step(arguments, pairs) / statistics.median(speeds[1:] or speeds)
 
 
 def readable_time(seconds: float) -> str:

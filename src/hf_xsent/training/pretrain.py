@@ -102,5 +102,5 @@ def dry_run(
             seconds = (time.perf_counter() - started) * len(train) / len(rows)
             logger.info("encoding features of all sentences, once: about %s", readable_time(seconds))
         trainer.train()
-    logger.info("%s", forecast(training, steps, trainer.state.log_history))
+    logger.info("%s", forecast(training, steps, len(train), trainer.state.log_history))
     return trainer
