@@ -18,6 +18,7 @@ import pytest
 from page_reader import Page
 from scipy import stats
 
+from hf_xsent.comparison.compare import StudyResults
 from hf_xsent.comparison.report import report_document, write_report
 from hf_xsent.comparison.results import collect, half_interval, mean_and_sd
 from hf_xsent.comparison.run import Run
@@ -128,6 +129,15 @@ def test_a_task_of_one_pair_has_its_columns(tmp_path: Path):
     results = collect(Study("One pair", Budget(steps=20), (), run.tasks), [run])
     assert results["tasks"]["bucc"]["columns"][0] == ["all", "f1"]
     assert "F1 of all" in markdown(json.loads(json.dumps(results)))
+
+
+def test_all_names_of_the_group_that_is_compared_have_its_differences(results: dict[str, Any], tmp_path: Path):
+    scores = StudyResults(results, tmp_path).to_pandas().set_index(["method", "pooling", "of", "metric"])
+    (other, *_) = results["differences"]["tatoeba"]["others"]
+    for group in ("36", "all"):
+        row = scores.loc[(other["method"], other["pooling"], group, "mean")]
+        assert row.difference == other["difference"]
+    assert scores.loc[(other["method"], other["pooling"], "4", "mean")].isna().difference
 
 
 def test_published_rows_are_those_that_share_a_figure(results: dict[str, Any]):

@@ -58,9 +58,11 @@ class StudyResults:
         ]
         return DataFrame(rows)
 
-    def _difference(self, row: Mapping[str, Any], task: str, *column: str) -> dict[str, Any]:
-        differences = self.data["differences"][task] if [*column] == self.data["tasks"][task]["columns"][0] else {}
-        for other in differences.get("others", ()):
+    def _difference(self, row: Mapping[str, Any], task: str, name: str, metric: str) -> dict[str, Any]:
+        """Return the difference of a score that the verdict is about, also by another name of the same group."""
+        (group, main), groups = self.data["tasks"][task]["columns"][0], row["groups"][task]
+        is_main = metric == main and groups.get(name) == groups.get(group)
+        for other in self.data["differences"][task].get("others", ()) if is_main else ():
             if (other["method"], other["pooling"]) == (row["method"], row["pooling"]):
                 low, high = other["interval"] or (None, None)
                 return {"difference": other["difference"], "low": low, "high": high}

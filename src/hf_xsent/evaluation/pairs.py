@@ -59,7 +59,6 @@ class PairsTask(EvaluationTask):
         "… P@1 among the other language alone": "mean",
         "… P@1 by margin": "margin",
     }
-    several_sources: ClassVar[bool] = True
 
     @classmethod
     def load(

@@ -60,11 +60,11 @@ def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[s
         options = {**options, "data": stored}
     given = {key: value for key, value in vars(check_options(name, options)).items() if value is not None}
     kind, data = TASKS[name], given.pop("data")
-    if len(data) > 1 and not kind.several_sources:
+    if len(data) > 1 and kind is not PairsTask:
         raise RecipeError(f"tasks.{name}.data takes one folder or Hub id, not {', '.join(data)}")
     if "cache_dir" in inspect.signature(kind.load).parameters:
         given["cache_dir"] = cache_dir
-    task = kind.load(data if kind.several_sources else data[0], **given)
+    task = kind.load(data if kind is PairsTask else data[0], **given)
     return replace(task, data=_data_name(task, data))
 
 

@@ -108,7 +108,6 @@ class EvaluationTask(ABC):
     main_metric: ClassVar[str]  # used to compare models
     read: ClassVar[Callable[..., Sequence[Any]]]
     folders: ClassVar[tuple[str, ...]]  # names of its folder among those of other tasks
-    several_sources: ClassVar[bool] = False  # whether its data may be several files, as those of bitext
     needs_start: ClassVar[bool] = False  # whether it compares a model with the start, or the first of several
     figures: ClassVar[
         Mapping[str, str | tuple[str, str]]

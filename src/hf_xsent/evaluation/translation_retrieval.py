@@ -18,10 +18,6 @@ from hf_xsent.mining.top_k import Neighbours
 
 NEAREST, MARGIN_K = 5, 4
 ROUNDING = 1e-6  # of a cosine in float32
-PROTOCOL = (
-    "accuracy@1 by cosine, no margin; a query is correct if its nearest sentence has the same line number; "
-    "ties go to the first line"
-)
 
 
 def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray]) -> np.ndarray:
@@ -92,7 +88,10 @@ class TatoebaTask(EvaluationTask):
 
     name: ClassVar[str] = "tatoeba"
     title: ClassVar[str] = "Tatoeba"
-    protocol: ClassVar[str] = PROTOCOL
+    protocol: ClassVar[str] = (
+        "accuracy@1 by cosine, no margin; a query is correct if its nearest sentence has the same line number; "
+        "ties go to the first line"
+    )
     headings: ClassVar[Mapping[str, str]] = {"pairs": "pairs", "forward": "xx→en", "backward": "en→xx", "mean": "mean"}
     main_metric: ClassVar[str] = "mean"
     groups: ClassVar[Mapping[str, Sequence[str]]] = tatoeba_groups()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hf_xsent.errors import RecipeError
 from hf_xsent.settings.declare import setting
-
-LANGUAGES = ("de", "es", "fr", "tr", "ru", "el", "ar", "he", "hi", "ja", "ko", "zh_Hans")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +25,6 @@ class QuickstartSettings:
         named=True,
         metavar="CODE=FILE",
     )
-    languages: list[str] | None = setting(
-        None,
-        f"Languages of Django's messages, without --data. (default: {' '.join(LANGUAGES)})",
-        metavar="CODE",
-    )
     output: str | None = setting(
         None,
         "Write into this folder. (default: the first free of quickstart, quickstart-2, …)",
@@ -42,8 +34,3 @@ class QuickstartSettings:
     max_steps: int | None = setting(None, "Train for N steps. (default: 300, or 100 with --model)", at_least=1)
     dev_pairs: int = setting(60, "Hold out N pairs per language, and evaluate on them.", at_least=1)
     seed: int = setting(0, "Seed of weights, split and data order.")
-
-    def __post_init__(self) -> None:
-        """Refuse languages beside own pairs."""
-        if self.data is not None and self.languages is not None:
-            raise RecipeError("--languages chooses among Django's messages: give only the files of these as --data")

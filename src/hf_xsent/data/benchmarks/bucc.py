@@ -36,7 +36,7 @@ def find_bucc(source: str | PathLike[str], pairs: Iterable[str] | None = None) -
     the shared task, is one row of three lists: ``sentence1``, ``sentence2`` and ``gold`` (row numbers from 1).
     """
     example = "zh-en.training.gold with zh-en.training.zh and .en"
-    places = find_sets(source, r"([^.]+-[^.]+)\.([^.]+)\.gold", example, "[^-]+-[^-]+")
+    places = find_sets(source, r"([^.-]+-[^.-]+)\.([^.]+)\.gold", example, "[^-]+-[^-]+")
     if not Path(source).is_dir():
         by_config = {str(place).partition(":")[2]: str(place) for place in places.values()}
         return [_read_hub(by_config[pair], pair) for pair in select_names(source, by_config, pairs)]
@@ -64,10 +64,8 @@ def load_bucc(folder: str | PathLike[str], pair: str, split: str) -> BuccSet:
 
     The files may be compressed.
     """
-    parts = pair.split("-")
-    if len(parts) != 2 or not all(parts):
-        raise DataError(f"BUCC pairs are named like de-en, not {pair!r}")
-    *paths, gold_path = (compressed_or_not(Path(folder, f"{pair}.{split}.{end}")) for end in (*parts, "gold"))
+    ends = [*pair.split("-"), "gold"]
+    *paths, gold_path = (compressed_or_not(Path(folder, f"{pair}.{split}.{end}")) for end in ends)
     (source_ids, sources), (target_ids, targets) = (zip(*_read_rows(path), strict=True) for path in paths)
     gold = _read_gold(gold_path, source_ids, target_ids) if gold_path.is_file() else frozenset[tuple[int, int]]()
     return BuccSet(pair, split, [*sources], [*targets], gold)

@@ -24,10 +24,10 @@ class GoldPair:
     possible: frozenset[Link]
 
 
-def load_gold_links(prefix: str | Path, first: int = 1) -> list[GoldPair]:
+def load_gold_links(prefix: str | Path) -> list[GoldPair]:
     """Load ``PREFIX.src-tgt`` (``source ||| target``, tokens separated by spaces) and ``PREFIX.gold``.
 
-    A gold link is ``i-j`` (sure) or ``ipj`` (possible); ``first`` is the position of the first word there, 0 or 1.
+    A gold link is ``i-j`` (sure) or ``ipj`` (possible), counted from 1.
     """
     texts, golds = ([line for _, line in lines(Path(f"{prefix}{suffix}"))] for suffix in (".src-tgt", ".gold"))
     if len(texts) != len(golds):
@@ -38,11 +38,9 @@ def load_gold_links(prefix: str | Path, first: int = 1) -> list[GoldPair]:
         if not bars:
             raise DataError(f"{prefix}.src-tgt:{number}: no |||; lines must be 'source ||| target'")
         matches = [_GOLD_LINK.fullmatch(link) for link in gold.split()]
-        links = [((int(match[1]) - first, int(match[3]) - first), match[2]) for match in matches if match]
+        links = [((int(match[1]) - 1, int(match[3]) - 1), match[2]) for match in matches if match]
         if not all(matches) or any(min(link) < 0 for link, _ in links):
-            raise DataError(
-                f"{prefix}.gold:{number}: links must be i-j or ipj, counted from {first}, not {shortened(gold)}"
-            )
+            raise DataError(f"{prefix}.gold:{number}: links must be i-j or ipj, counted from 1, not {shortened(gold)}")
         sure = frozenset(link for link, kind in links if kind == "-")
         sides = [split_words(side.strip(), "spaces") for side in (source, target)]
         pairs.append(GoldPair(sides[0], sides[1], sure, frozenset(link for link, _ in links)))
