@@ -62,11 +62,11 @@ class StudyResults:
         """Return the difference of a score that the verdict is about, also by another name of the same group."""
         (group, main), groups = self.data["tasks"][task]["columns"][0], row["groups"][task]
         is_main = metric == main and groups.get(name) == groups.get(group)
+        values: tuple[Any, ...] = (None, None, None)
         for other in self.data["differences"][task].get("others", ()) if is_main else ():
             if (other["method"], other["pooling"]) == (row["method"], row["pooling"]):
-                low, high = other["interval"] or (None, None)
-                return {"difference": other["difference"], "low": low, "high": high}
-        return {"difference": None, "low": None, "high": None}
+                values = (other["difference"], *(other["interval"] or (None, None)))
+        return dict(zip(("difference", "low", "high"), values, strict=True))
 
     def __str__(self) -> str:
         """Return the report as Markdown."""
@@ -127,8 +127,8 @@ def _plan_runs(study: Study, variants: Iterable[Variant], identities: Mapping[st
         training = plan.recipe.training
         steps = study.budget.steps_of(training.train_batch_size * training.gradient_accumulation_steps)
         for number, seed in enumerate(method.seeds):
-            cache = {"cache_dir": str(study.output / "cache")}
-            recipe = {**cache, **method.recipe, "max_steps": 0 if seed is None else steps}
+            recipe = {"cache_dir": str(study.output / "cache")} | method.recipe
+            recipe["max_steps"] = 0 if seed is None else steps
             run = Run(Path(), method.name, pooling, seed, recipe, study.tasks, dict(identities))
             folder = run_folder(study.output / "runs", run)
             planned.append((-1 if seed is None else number, replace(run, folder=folder)))

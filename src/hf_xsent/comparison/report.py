@@ -1,10 +1,8 @@
-"""Write the report of a study: report.json, report.md, report.html (tables and charts), and TASK.svg."""
+"""Write the report of a study: report.json, report.md, and report.html (tables and charts)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from hf_xsent.evaluation.evaluate import short_names
 from hf_xsent.evaluation.report import Report, published_scores
 from hf_xsent.evaluation.summary import language_name
 from hf_xsent.files import write_json, write_text
-from hf_xsent.pages.charts import Mark, point_chart, standalone
+from hf_xsent.pages.charts import Mark, point_chart
 from hf_xsent.pages.document import Document, Html, Part, fold, heading
 from hf_xsent.pages.tables import Cell, Table
 
@@ -27,14 +25,11 @@ INTERVAL_NOTE = (
 
 
 def write_report(output: Path, results: Results) -> None:
-    """Write the same report as JSON, Markdown and HTML, and the chart of each task's score against cost as SVG."""
+    """Write the same report as JSON, Markdown and HTML."""
     document = report_document(results)
     write_json(output / "report.json", results)
     write_text(output / "report.md", document.markdown())
     write_text(output / "report.html", document.html())
-    if finished_rows(results):
-        for task in results["tasks"]:
-            write_text(output / f"{task}.svg", standalone(_score_against_cost(results, task)))
 
 
 def report_document(results: Results) -> Document:
@@ -45,7 +40,6 @@ def report_document(results: Results) -> Document:
     sections |= {
         "Cost of training": [note, costs] if costs.rows else [],
         "Unfinished runs": [states] if states.rows else [],
-        "How each method was trained": [*_recipes(results)],
     }
     return Document(results["title"], [_description(results)], sections)
 
@@ -124,15 +118,6 @@ def _language_tables(results: Results, task: str) -> Iterator[Part]:
         ]
         if scores:
             yield fold(f"By language, {pooling} pooling", Table(["language", *of_method], scores).html())
-
-
-def _recipes(results: Results) -> Iterator[Part]:
-    """List the recipe of each method, and the versions of the libraries."""
-    trained = {run["method"]: run["recipe"] for run in results["runs"] if run["seed"] is not None}
-    for method, recipe in trained.items():
-        yield fold(method, f"<pre>{escape(json.dumps(recipe, indent=1, ensure_ascii=False))}</pre>")
-    if trained:
-        yield Html(f"<p>{escape(', '.join(f'{name} {number}' for name, number in results['versions'].items()))}</p>")
 
 
 # Tables

@@ -19,7 +19,7 @@ class CompareSettings:
     A flag replaces a value of the study, which is a YAML file; --methods.DAP.learning_rate 1e-4 replaces one inside.
 
     Interrupted? The same command resumes. A finished run is repeated only if its settings or data changed. The report
-    (report.html, report.md, report.json, TASK.svg) is updated after each run. To use several GPUs or cores, start the
+    (report.html, report.md, report.json) is updated after each run. To use several GPUs or cores, start the
     command once for each: the processes share the runs, and none is done twice.
     """
 

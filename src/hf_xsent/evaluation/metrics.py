@@ -17,8 +17,8 @@ from hf_xsent.errors import RecipeError, import_extra
 from hf_xsent.evaluation.translation_retrieval import TatoebaTask, retrieval_hits
 
 
-def load_metric(name: str, **options: Any) -> Any:
-    """Load the metric ``translation_retrieval``; ``options`` go to ``evaluate.Metric``."""
+def load_metric(name: str) -> Any:
+    """Load the metric ``translation_retrieval``."""
     if name != translation_retrieval.__name__:
         raise RecipeError(f"unknown metric {name!r}: use {translation_retrieval.__name__}")
     evaluate: Any = import_extra("evaluate", "load_metric", "evaluate")
@@ -31,7 +31,7 @@ def load_metric(name: str, **options: Any) -> Any:
             about = inspect.getdoc(translation_retrieval)
             return evaluate.MetricInfo(description=about, citation="", features=features, module_name=name)
 
-    return Metric(**options)
+    return Metric()
 
 
 def translation_retrieval(predictions: Any, references: Any) -> dict[str, float]:

@@ -164,11 +164,10 @@ def find_tasks(folder: str | PathLike[str]) -> dict[str, str]:
     places = {name: task.find(folder) for name, task in TASKS.items()}
     found = {name: place for name, place in places.items() if place is not None}
     if not found:
-        if Path(folder).is_file():
-            raise RecipeError(f"{folder} is a file: give pairs as --pairs, other data as TASK={folder}")
         folders = ", ".join(dict.fromkeys(place for task in TASKS.values() for place in task.folders))
-        example = f"tatoeba={'FOLDER' if folder in TASKS else folder}"
-        raise RecipeError(f"{folder} is not a folder that contains {folders}: write TASK=FOLDER, such as {example}")
+        raise RecipeError(
+            f"{folder} is not a folder that contains {folders}: write TASK=FOLDER, or give pairs as --pairs"
+        )
     return found
 
 
@@ -179,10 +178,5 @@ def _languages(words: Iterable[str], tasks: Sequence[str]) -> dict[str, list[str
         task, equals, codes = word.rpartition("=")
         if not equals and len(tasks) > 1:
             raise RecipeError(f"--languages {word} names no task: write {tasks[0]}={word}")
-        names = [code for code in codes.split(",") if code]
-        if not names:
-            raise RecipeError(
-                f"--languages {word!r} has no language codes: give some, or omit the flag for all languages"
-            )
-        languages.setdefault(task or tasks[0], []).extend(names)
+        languages.setdefault(task or tasks[0], []).extend(code for code in codes.split(",") if code)
     return {task: list(dict.fromkeys(codes)) for task, codes in languages.items()}

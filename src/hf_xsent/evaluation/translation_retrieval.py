@@ -50,8 +50,7 @@ def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray
 
 def retrieval_hits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Return for each pair whether source finds target, and whether target finds source (N × 2), by line number."""
-    lines = np.arange(len(source))
-    return pair_hits(source, target, (lines, lines))[:, :2]
+    return pair_hits(source, target, [np.arange(len(source))] * 2)[:, :2]
 
 
 def nearest_of_own_side(vectors: np.ndarray, texts: np.ndarray, translations: np.ndarray) -> np.ndarray:

@@ -15,7 +15,6 @@ _LABELS, _VALUES = 128, 40  # widths left and right of bars
 _LETTER, _LINE = 7.6, 13  # approximate width and height on a phone
 
 SERIES = 8  # colours
-_SMALLEST = 1e-300  # below it, divisions underflow
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" '
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -132,9 +131,8 @@ class Axes:
     def around(cls, points: Points) -> Axes:
         """Return axes around all points, with margins above and below."""
         xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
-        span = (max(ys) - min(ys)) or abs(max(ys))
-        span = span if span > _SMALLEST else 1.0
-        high = max(xs) if max(xs) - min(xs) > _SMALLEST else min(xs) + 1.0
+        span = (max(ys) - min(ys)) or abs(max(ys)) or 1.0
+        high = max(xs) if max(xs) > min(xs) else min(xs) + 1.0
         return cls(min(xs), high, min(ys) - 0.08 * span, max(ys) + 0.08 * span)
 
     def x(self, value: float) -> float:

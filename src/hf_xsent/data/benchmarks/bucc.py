@@ -60,10 +60,7 @@ def _read_hub(place: str, pair: str) -> BuccSet:
 
 
 def load_bucc(folder: str | PathLike[str], pair: str, split: str) -> BuccSet:
-    """Load ``zh-en.dev.zh`` and ``zh-en.dev.en`` (``id<TAB>text``), and ``zh-en.dev.gold`` (``id<TAB>id``) if any.
-
-    The files may be compressed.
-    """
+    """Load ``zh-en.dev.zh`` and ``zh-en.dev.en`` (``id<TAB>text``), and ``zh-en.dev.gold`` (``id<TAB>id``) if any."""
     ends = [*pair.split("-"), "gold"]
     *paths, gold_path = (compressed_or_not(Path(folder, f"{pair}.{split}.{end}")) for end in ends)
     (source_ids, sources), (target_ids, targets) = (zip(*_read_rows(path), strict=True) for path in paths)

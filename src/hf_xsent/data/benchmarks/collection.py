@@ -46,8 +46,6 @@ def load_collection(source: str | PathLike[str], languages: Iterable[str] | None
     documents = dict[str, str]()
     for _, name, _, code in corpus:
         documents.setdefault(name, code)  # the language of the first passage
-    if len(documents) < len(corpus):
-        logger.info("%s: %d passages of %d documents", folder, len(corpus), len(documents))
     queries = dict[str, tuple[str, str]]()
     for place, name, text, code in _records(_find(folder, "queries.jsonl")):
         if name in queries:
