@@ -326,18 +326,28 @@ def test_the_teacher_of_interpolation_embeds_as_the_model_does(stating: str, tmp
         )
 
 
-@pytest.mark.parametrize("loaded", [False, True])
-def test_dual_pivot_refuses_a_start_with_a_linear_layer(stating: str, tmp_path: Path, loaded: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "settings", "reason"),
+    [
+        (DualPivotForPreTraining, {}, "dual pivot trains a new linear map"),
+        (WacseForPreTraining, {"languages": ["de", "en"]}, "language embeddings is saved without a linear layer"),
+        (MoCoAlignedBert, {}, "momentum_contrast has no moving average of a linear layer"),
+    ],
+)
+def test_models_without_a_place_for_it_refuse_a_start_with_a_linear_layer(
+    stating: str, tmp_path: Path, kind: Any, settings: dict[str, Any], reason: str
+) -> None:
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
     model = SentenceTransformer(stating, device="cpu")
     model[1], model[2] = Pooling(32, pooling_mode="mean"), Dense(32, 32)
     model.save_pretrained(str(tmp_path / "dense"))
-    with pytest.raises(RecipeError, match="dual pivot .* cannot start from a model with a module Dense: save its enc"):
-        if loaded:
-            DualPivotForPreTraining.from_sentence_transformer(model)
-        recipe = {"model": str(tmp_path / "dense"), "method": "dual-pivot", "data": ["de=x"], "output_dir": "o"}
-        Plan.of(build_recipe([recipe]))
+    refused = f"{reason}.*: it cannot start from a model with a module Dense. Save the encoder alone"
+    with pytest.raises(RecipeError, match=refused):
+        kind.from_sentence_transformer(model, **settings)
+    recipe = {"model": str(tmp_path / "dense"), "data": ["de=x"], "output_dir": "o", **settings}
+    with pytest.raises(RecipeError, match=refused):
+        Plan.of(build_recipe([recipe | {"method": kind.config_class.model_type}]))
 
 
 def test_objectives_with_masks_start_from_a_sentence_transformer(stating: str) -> None:

@@ -61,6 +61,11 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         names = ["pooling", "normalize", "dim", *(of_prompts if self.prompts is None else ())]
         followed = {"pooling": "mean", "normalize": False} | {**start}
         config = self.copied(**{name: followed.get(name) for name in names if getattr(self, name) is None})
+        if "map" in start and (reason := self.refuses_map):
+            raise RecipeError(
+                f"{reason}: it cannot start from a model with a module Dense. Save the encoder alone (AutoModel and "
+                "AutoTokenizer: from_pretrained, save_pretrained), and start from that"
+            )
         if "map" in start and config.pooling != start["pooling"]:
             raise ModelError(
                 f"the model has a linear layer after {start['pooling']} pooling, not {config.pooling}: keep its pooling"
@@ -73,6 +78,11 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
             known = ", ".join(config.prompts or {}) or "none"
             raise RecipeError(f"default_prompt_name {config.default_prompt_name!r} is not among the prompts: {known}")
         return config
+
+    @property
+    def refuses_map(self) -> str | None:
+        """Why the model has no place for a linear layer of the start; None if it has."""
+        return "a model with language embeddings is saved without a linear layer" if self.languages else None
 
     def check_encoder(self) -> None:
         """Raise an error if a setting does not fit the encoder, if its config is known."""
@@ -239,6 +249,12 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
                 raise RecipeError(
                     f"language {min(missing)!r} of the data has no embedding: add it to {', '.join(known)}"
                 )
+
+    @property
+    def refuses_map(self) -> str | None:
+        """Why the model has no place for a linear layer of the start; None if it has."""
+        reason = "momentum_contrast has no moving average of a linear layer after pooling"
+        return reason if self.needs.momentum_encoder else super().refuses_map
 
     @property
     def needs(self) -> Needs:

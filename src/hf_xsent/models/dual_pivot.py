@@ -80,14 +80,14 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
                 raise RecipeError(f"dual pivot trains only a mix of layers and a linear map: remove {name}")
 
     def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None) -> Self:
-        """Return the config that follows a starting model, which must have no linear map, also in its layers."""
-        if "map" in start:
-            raise RecipeError(
-                "dual pivot trains a new linear map, and cannot start from a model with a module Dense: save its "
-                "encoder alone (AutoModel and AutoTokenizer: from_pretrained, save_pretrained), and start from that"
-            )
+        """Return the config that follows a starting model, also in its layers."""
         config = super().following(start, chosen)
         return config if config.layers is not None else config.copied(layers=start.get("layers"))
+
+    @property
+    def refuses_map(self) -> str:
+        """Why no model with a linear layer is a start."""
+        return "dual pivot trains a new linear map"
 
     def check_encoder(self) -> None:
         """Raise an error if the encoder lacks one of the layers."""
