@@ -20,7 +20,7 @@ from hf_xsent import (
     XlmrWithRTLHead,
     export_sentence_transformer,
 )
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models import METHODS
 from hf_xsent.models.saved_form import HEADS_FILE, load_saved_weights, saved_weights
 
@@ -120,7 +120,7 @@ def test_a_folder_saved_again_has_no_heads_of_before(encoder_folders: dict[str, 
 def test_a_model_saved_over_an_export_is_alone_there(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     """The facts of the export have its results, and its ONNX and GGUF files other weights."""
     folder = export_sentence_transformer(str(encoder_folders["bert"]), tmp_path / "out", verify=False)
-    files = ["onnx/model.onnx", "gguf/model-f16.gguf", "openvino/openvino_model.xml", "runtimes.json"]
+    files = ["onnx/model.onnx", "gguf/model-f16.gguf", "openvino/openvino_model.xml", "runtimes.json", "README.md"]
     for name in files:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("of the export", encoding="utf-8")
@@ -128,6 +128,36 @@ def test_a_model_saved_over_an_export_is_alone_there(encoder_folders: dict[str, 
     DapForSentenceEmbedding.from_pretrained(folder).save_pretrained(folder)
     assert not any((folder / name).exists() for name in [*files, "training.json"])
     assert (folder / "notes.txt").is_file()
+
+
+def test_a_model_saved_in_another_number_of_files_is_that_of_the_last_save(
+    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+) -> None:
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
+    for size in ("1GB", "50KB", "1GB"):
+        with torch.no_grad():
+            model.encoder.embeddings.word_embeddings.weight.normal_()
+        model.save_pretrained(tmp_path, max_shard_size=size)
+        np.testing.assert_array_equal(AutoModel.from_pretrained(tmp_path).encode(sentences), model.encode(sentences))
+    assert not (tmp_path / "model.safetensors.index.json").exists()
+
+
+def test_the_weights_of_languages_in_another_order_are_not_loaded(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    both = {"objectives": {"representation_translation": {"direction": "both", "predicted_languages": ["de", "en"]}}}
+    for kind, settings in ((WacseForPreTraining, {"languages": ["de", "en"]}), (XlmrWithRTLHead, both)):
+        folder = tmp_path / kind.__name__
+        model = kind.from_backbone(str(encoder_folders["bert"]), **settings)
+        model.save_pretrained(folder)
+        load_saved_weights(model, folder)
+        other = kind.from_backbone(str(encoder_folders["bert"]), **_in_another_order(settings))
+        with pytest.raises(RecipeError, match="has embeddings of the languages de, en: set languages to the same list"):
+            load_saved_weights(other, folder)
+
+
+def _in_another_order(settings: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(settings).replace('["de", "en"]', '["en", "de"]'))
 
 
 def test_a_model_saved_beside_files_of_the_user_deletes_none(encoder_folders: dict[str, Path], tmp_path: Path) -> None:

@@ -137,10 +137,18 @@ def test_language_embeddings_that_a_checkpoint_lacks_start_at_zero(
     encoder_folders: dict[str, Path], tmp_path: Path
 ) -> None:
     _shaken(XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]))).save_pretrained(tmp_path)
-    config = DapConfig.from_pretrained(tmp_path, languages=["de", "en"])
-    model = XlmrWithRTLHead.from_pretrained(tmp_path, config=config)
+    model = XlmrWithRTLHead.from_pretrained(tmp_path, languages=["de", "en"])
     assert model.language_embeddings.weight.shape == (2, 32)
     assert not model.language_embeddings.weight.any()
+
+
+def test_a_config_of_a_model_does_not_open_a_folder_with_its_modules(
+    encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]))
+    model.save_pretrained(tmp_path)
+    with pytest.raises(RecipeError, match="^config takes what AutoConfig.from_pretrained returns: state settings as"):
+        XlmrWithRTLHead.from_pretrained(tmp_path, config=model.config)
 
 
 def test_each_sentence_gets_its_own_language(tiny_encoders: Path, sentences: list[str]) -> None:

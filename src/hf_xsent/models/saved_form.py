@@ -16,13 +16,13 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
-from hf_xsent.errors import ModelError, shortened
+from hf_xsent.errors import ModelError, RecipeError, shortened
 from hf_xsent.files import remove, write_json
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import SETTINGS, forget_last_call, quiet_loading
+from hf_xsent.models.loading import SETTINGS, forget_last_call, load_config, quiet_loading, split_config
 from hf_xsent.models.sentence_transformer_files import write_modules, write_own_module
 from hf_xsent.runs.hub import loading_errors, read_model_file
 from hf_xsent.runs.run import RUN_FACTS, RUN_STATE_FILE
@@ -30,7 +30,7 @@ from hf_xsent.runs.run import RUN_FACTS, RUN_STATE_FILE
 logger = logging.getLogger(__name__)
 
 HEADS_FILE = "heads.safetensors"
-_OF_OTHER_WEIGHTS = ("onnx", "openvino", "gguf", "runtimes.json")  # what an export may have beside its weights
+_OF_OTHER_WEIGHTS = ("onnx", "openvino", "gguf", "runtimes.json", "README.md")  # that an export has beside its weights
 _TRAINING_ONLY = ("encoder.", "objectives.", "training_mlp.")
 
 
@@ -48,7 +48,7 @@ def save_model(
 
     ``state`` are the model's weights, gathered from several processes. A model that no plain encoder can express has
     the same files, but its config.json is of our type, so that only this package opens it. If the folder holds an
-    export, its facts and its files of other formats, which are of other weights, are removed.
+    export, its facts, its card and its files of other formats, which are of other weights, are removed.
     """
     is_export = (folder / RUN_FACTS).is_file() and not (folder / RUN_STATE_FILE).is_file()
     for name in (*_OF_OTHER_WEIGHTS, RUN_FACTS) if is_export else ():
@@ -65,6 +65,8 @@ def save_model(
     plain = {name: weight.to(dtype).contiguous() for name, weight in plain.items()}
     with quiet_loading():
         model.encoder.save_pretrained(folder, state_dict=plain, max_shard_size=max_shard_size)
+    sharded = any(folder.glob("model-*.safetensors"))  # transformers leaves the file or the index of an earlier save
+    remove(folder / ("model.safetensors" if sharded else "model.safetensors.index.json"))
     (folder / HEADS_FILE).unlink(missing_ok=True)
     if others:
         save_file({name: weight.detach().cpu().contiguous() for name, weight in others.items()}, folder / HEADS_FILE)
@@ -97,8 +99,21 @@ def saved_weights(folder: str | Path) -> dict[str, Tensor]:
     return weights | read_heads(str(folder))
 
 
-def load_saved_weights(model: nn.Module, folder: str | Path) -> None:
+def check_languages(name: str, config: Any, saved: Mapping[str, Any]) -> None:
+    """Raise an error if a saved model has embeddings of other languages than a config; their rows would not match."""
+    objectives = saved.get("objectives") or {}
+    parts = {"": saved.get("languages")} | {part: objectives[part].get("predicted_languages") for part in objectives}
+    for part, languages in parts.items():
+        if languages and config.languages_by_part.get(part, languages if part else None) != languages:
+            raise RecipeError(
+                f"{name!r} has embeddings of the languages {', '.join(languages)}: set languages to the same list, in "
+                "this order"
+            )
+
+
+def load_saved_weights(model: Any, folder: str | Path) -> None:
     """Load all weights of a checkpoint into the model that was trained; raise an error if it is of another model."""
+    check_languages(str(folder), model.config, split_config(load_config(str(folder)))[1])
     weights, names = saved_weights(folder), model.state_dict().keys()
     adapted = {name.replace(".base_layer.", ".") for name in names if ".base_layer." in name}  # saved merged, too
     try:

@@ -28,7 +28,7 @@ from hf_xsent.models.loading import (
     loading_arguments,
     split_config,
 )
-from hf_xsent.models.saved_form import read_heads, save_model
+from hf_xsent.models.saved_form import check_languages, read_heads, save_model
 from hf_xsent.models.sentence_transformer_files import (
     GENERAL_FILE,
     map_of_sentence_transformer,
@@ -122,8 +122,11 @@ class SavedModel(PreTrainedModel):
         loading = loading_arguments(settings)
         hub = hub_arguments(loading)
         of_folder = load_config(name, **hub)
-        if not isinstance(config, PreTrainedConfig):
-            config = of_folder
+        config = of_folder if config is None else config
+        if not isinstance(config, type(of_folder)):
+            raise RecipeError(
+                "config takes what AutoConfig.from_pretrained returns: state settings as keyword arguments"
+            )
         encoder_config, stated = stated_settings(name, config, **hub)
         encoder_config, saved = deepcopy(encoder_config), "model_type" in stated
         method, of_run = cls.config_class.model_type, cls.trains and "objectives" in stated
@@ -138,20 +141,14 @@ class SavedModel(PreTrainedModel):
         for key in [key for key in settings if key not in names and hasattr(encoder_config, key)]:
             setattr(encoder_config, key, settings.pop(key))
         if saved:
-            start, folder = (
-                cls.config_class(**{key: value for key, value in of_model.items() if key in names})
-                for of_model in (stated, split_config(of_folder)[1])
-            )
+            start = cls.config_class(**{key: value for key, value in stated.items() if key in names})
             start.encoder_layers = None  # it has only these
             if not cls.trains:
                 start.lora_rank = start.lora_alpha = start.lora_targets = None  # saved merged, too
             if "prompts" in settings:
                 start.default_prompt_name = None  # one of the saved prompts
             config = cls.config_of(start, settings).following(stated)
-            ours = config.languages_by_part
-            for part, known in folder.languages_by_part.items():
-                if ours.get(part, known if part else None) != known:
-                    raise _other_languages(name, known)
+            check_languages(name, config, split_config(of_folder)[1])
         else:
             config = cls.config_of(None, settings).following(stated, settings)
         model = cls._over_encoder(name, config, encoder_config, loading)
@@ -210,9 +207,7 @@ class SavedModel(PreTrainedModel):
     @torch.no_grad()
     def load_matching(self, earlier: Mapping[str, Any], heads: Mapping[str, Tensor]) -> None:
         """Load weights that this model shares with that of an earlier training stage, of these settings and heads."""
-        languages = earlier.get("languages")
-        if languages and self.config.languages != languages:
-            raise _other_languages(str(self._source), languages)
+        check_languages(str(self._source), self.config, {"languages": earlier.get("languages")})
         for name, weight in self.named_parameters():
             of_objective = name.startswith(("encoder.", "objectives."))
             if not of_objective and name in heads and weight.shape == heads[name].shape:
@@ -298,9 +293,3 @@ class SavedModel(PreTrainedModel):
 def _is_older(path: Path, other: Path) -> bool:
     """Return whether a file was written before another; False if one of them does not exist."""
     return path.is_file() and other.is_file() and path.stat().st_mtime_ns <= other.stat().st_mtime_ns
-
-
-def _other_languages(name: str, known: Sequence[str]) -> RecipeError:
-    return RecipeError(
-        f"{name!r} has embeddings of the languages {', '.join(known)}: set languages to the same list, in this order"
-    )
