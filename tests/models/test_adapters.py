@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead, export_sentence_transformer
 from hf_xsent.data.sampling.collators import PairCollator
-from hf_xsent.errors import MissingExtraError, RecipeError
+from hf_xsent.errors import MissingExtraError
 from hf_xsent.models.adapters import plain_weights
 
 Pairs = list[tuple[str, str]]
@@ -94,7 +94,7 @@ def test_heads_start_from_the_encoder_as_ever(tiny_encoders: Path) -> None:
 def test_a_saved_model_opens_with_its_adapters_and_a_merged_one_without(
     tiny_encoders: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
-    model = _model(tiny_encoders, lora_alpha=2.0)
+    model = _model(tiny_encoders)
     ids, masks = _batch(tiny_encoders, sentences)
     with torch.no_grad():
         expected = model.embed(ids, masks)
@@ -146,36 +146,6 @@ def test_a_merged_encoder_trains(tiny_encoders: Path, sentences: list[str]) -> N
     model.add_adapters()
     model.freeze(0)
     assert all("lora_" in name for name, weight in model.encoder.named_parameters() if weight.requires_grad)
-
-
-def test_targets_choose_the_layers(encoder_folders: dict[str, Path]) -> None:
-    model = _model(encoder_folders["bert"], lora_targets=["query", "attention.output.dense"])
-    adapted = {name.partition(".lora_")[0] for name in model.state_dict() if ".lora_" in name}
-    ends = {name.partition("attention.")[2] for name in adapted}
-    assert len(adapted) == 6 and ends == {"self.query", "output.dense"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"lora_alpha": 8.0}, "set lora_rank"),
-        ({"lora_targets": ["query"]}, "set lora_rank"),
-    ],
-)
-def test_settings_that_make_no_adapter_are_refused(
-    encoder_folders: dict[str, Path], settings: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(RecipeError, match=told):
-        XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), **settings)
-
-
-def test_a_target_that_does_not_exist_raises(encoder_folders: dict[str, Path]) -> None:
-    with pytest.raises(RecipeError) as error:
-        _model(encoder_folders["bert"], lora_targets=["query", "valeu"])
-    assert str(error.value) == (
-        "lora_targets has 'valeu', which is not a linear layer of the encoder: use dense, key, query, value; "
-        "did you mean 'value'?"
-    )
 
 
 def test_without_peft_the_way_out_is_an_error(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoModelForPreTraining, PreTrainedModel
+from transformers import AutoModel, AutoModelForPreTraining
 
 from hf_xsent import (
     DapForSentenceEmbedding,
@@ -95,20 +95,6 @@ def test_weights_gathered_from_processes_are_saved(encoder_folders: dict[str, Pa
     up, down = (gathered[f"encoder.{adapter}.lora_{matrix}.default.weight"] for matrix in "BA")
     merged = load_file(tmp_path / "model.safetensors")[f"{adapter}.weight"]
     torch.testing.assert_close(merged, weight + 2 * up @ down)
-
-
-def test_saving_uploads_too_if_asked_to(
-    encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    uploads: list[Any] = []
-    monkeypatch.setattr(
-        PreTrainedModel, "push_to_hub", lambda self, *names, **options: uploads.append((names, options))
-    )
-    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
-    model.save_pretrained(tmp_path / "mine")
-    model.save_pretrained(tmp_path / "mine", push_to_hub=True)
-    model.save_pretrained(tmp_path / "mine", push_to_hub=True, repo_id="org/mine", private=True)
-    assert uploads == [(("mine",), {}), (("org/mine",), {"private": True})]
 
 
 def test_a_folder_saved_again_has_no_heads_of_before(encoder_folders: dict[str, Path], tmp_path: Path) -> None:

@@ -77,8 +77,6 @@ def test_every_setting_survives_the_round_trip(encoder_folders: dict[str, Path],
         "training_mlp": True,
         "random_input_shuffling": True,
         "lora_rank": 2,
-        "lora_alpha": 3.0,
-        "lora_targets": ["query"],
     }
     assert {*settings} == {*DapConfig.setting_names()}, "a setting is missing here"
     model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), **settings)

@@ -1,4 +1,4 @@
-"""The losses of the critic, of the encoder and of the cycle against sums written out; clipping."""
+"""The losses of the critic, of the encoder and of the cycle against sums written out."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_maps_that_undo_each_other_cost_nothing() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
-def test_the_critic_takes_steps_of_adam_and_is_clamped(steps: int) -> None:
-    objective = _objective(Adversarial, critic_steps=steps, clip=0.5)
+def test_the_critic_takes_steps_of_adam(steps: int) -> None:
+    objective = _objective(Adversarial, critic_steps=steps)
     batches = [_pairs() for _ in range(steps)]
     weight = objective.critic.weight.detach().clone().requires_grad_()
     optimizer = torch.optim.Adam([weight], lr=0.1)
@@ -91,7 +91,6 @@ def test_the_critic_takes_steps_of_adam_and_is_clamped(steps: int) -> None:
         optimizer.zero_grad()
         ((pairs.source.detach() @ weight.T).mean() - (pairs.target.detach() @ weight.T).mean()).backward()
         optimizer.step()
-        weight.data.clamp_(-0.5, 0.5)
     objective.train_critic(iter(batches).__next__, 0.1)
     torch.testing.assert_close(objective.critic.weight, weight.detach())
     assert not objective.critic.weight.requires_grad and objective.critic.weight.grad is None

@@ -512,7 +512,7 @@ def test_a_share_of_the_start_is_one_of_language_embeddings_too(
 def test_the_recipe_has_the_adapters_and_the_mix_of_the_run(
     encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs
 ) -> None:
-    adapters = {"lora_rank": 2, "lora_alpha": 8.0, "lora_targets": ["query"]}
+    adapters = {"lora_rank": 2}
     _trainer(encoder_folders["bert"], _arguments(tmp_path / "run"), {"de": pairs}, **adapters).train()
     recipe = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text("utf-8"))
     assert recipe.items() >= (adapters | {"alpha": 0.25, "target_language": "en"}).items()

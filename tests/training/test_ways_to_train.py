@@ -61,12 +61,14 @@ def test_distillation_resumes_exactly(run: Run) -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"pairs_per_chunk": 2}, {"frozen_layers": 1, "share_of_start": 0.5}])
 def test_adapters_end_in_plain_weights(run: Run, settings: dict[str, Any]) -> None:
-    run.start(lora_rank=2, lora_alpha=4, lora_targets=["query", "value"], **settings)
+    run.start(lora_rank=2, **settings)
     start = load_file(Path(run.settings["model"]) / "model.safetensors")
     final = saved_weights(run.out)
     checkpoint = saved_weights(run.out / "checkpoint-6")
     first = settings.get("frozen_layers", 0)
-    adapted = {f"encoder.layer.{n}.attention.self.{one}.weight" for n in range(first, 3) for one in ("query", "value")}
+    places = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
+    places += ("intermediate.dense", "output.dense")
+    adapted = {f"encoder.layer.{n}.{place}.weight" for n in range(first, 3) for place in places}
     for name, weight in final.items():
         began = start[name.removeprefix("encoder.")]
         assert torch.equal(weight, began) != (name.removeprefix("encoder.") in adapted), name

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from hf_xsent.compat import mark_initialized
-from hf_xsent.errors import RecipeError, did_you_mean, import_extra
+from hf_xsent.errors import import_extra
 
 
-def add_adapters(encoder: PreTrainedModel, rank: int, alpha: float, targets: Sequence[str] | None = None) -> None:
-    """Freeze the encoder and add an adapter with zero effect to each linear layer that a target names.
-
-    A target is the end of a module's name, such as ``query``; None: all linear layers.
-    """
+def add_adapters(encoder: PreTrainedModel, rank: int) -> None:
+    """Freeze the encoder and add an adapter with zero effect to each linear layer."""
     peft = import_extra("lora", "lora_rank", "peft")
-    config = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=_linear_layers(targets, encoder))
+    linear = [name for name, module in encoder.named_modules() if isinstance(module, nn.Linear)]
+    config = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=linear)
     peft.inject_adapter_in_model(config, encoder)
     for name, module in encoder.named_modules():
         if ".lora_" in name:
@@ -50,16 +48,3 @@ def merge_adapters(encoder: PreTrainedModel) -> None:
 
 def _adapted(module: nn.Module) -> dict[str, Any]:
     return {name: layer for name, layer in module.named_modules() if hasattr(layer, "base_layer")}
-
-
-def _linear_layers(targets: Sequence[str] | None, encoder: PreTrainedModel) -> list[str]:
-    """Return the names of the linear layers to adapt, after validation."""
-    linear = [name for name, module in encoder.named_modules() if isinstance(module, nn.Linear)]
-    ends = sorted({name.rpartition(".")[2] for name in linear})
-    for target in targets or ():
-        if not any(f".{name}".endswith(f".{target}") for name in linear):
-            raise RecipeError(
-                f"lora_targets has {target!r}, which is not a linear layer of the encoder: use {', '.join(ends)}"
-                + did_you_mean(target, ends)
-            )
-    return list(targets or ends)

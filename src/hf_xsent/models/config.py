@@ -47,8 +47,6 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
             self.encoder_config = AutoConfig.for_model(**self.encoder_config)
         super().__post_init__(**kwargs)
         check_settings(self)
-        if self.lora_rank is None and (self.lora_alpha is not None or self.lora_targets):
-            raise RecipeError("lora_alpha and lora_targets need adapters: set lora_rank too")
         self.check_encoder()
 
     def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None) -> Self:

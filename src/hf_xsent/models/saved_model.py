@@ -144,7 +144,7 @@ class SavedModel(PreTrainedModel):
             start = cls.config_class(**{key: value for key, value in stated.items() if key in names})
             start.encoder_layers = None  # it has only these
             if not cls.trains:
-                start.lora_rank = start.lora_alpha = start.lora_targets = None  # saved merged, too
+                start.lora_rank = None  # saved merged, too
             if "prompts" in settings:
                 start.default_prompt_name = None  # one of the saved prompts
             config = cls.config_of(start, settings).following(stated)
@@ -228,9 +228,6 @@ class SavedModel(PreTrainedModel):
         is_main_process: bool = True,
         max_shard_size: int | str = "50GB",
         safe_serialization: bool | None = None,
-        push_to_hub: bool = False,
-        repo_id: str | None = None,
-        **hub: Any,
     ) -> None:
         """Save encoder, tokenizer, modules of sentence-transformers and, for training, the heads."""
         if is_main_process:
@@ -239,8 +236,6 @@ class SavedModel(PreTrainedModel):
             if safe_serialization is None or _is_older(folder / GENERAL_FILE, folder / "modules.json"):
                 (folder / GENERAL_FILE).unlink(missing_ok=True)  # else SentenceTransformer.save wrote it just before
             save_model(self, folder, state_dict, heads=self._saves_heads, max_shard_size=max_shard_size)
-            if push_to_hub:
-                self.push_to_hub(repo_id or folder.name, **hub)
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Upload the model as ``save_pretrained`` writes it, without the weights that only training needs."""

@@ -76,9 +76,8 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
 
     def add_adapters(self) -> None:
         """Add the LoRA adapters that the config states, and freeze the encoder."""
-        rank, alpha, targets = self.config.lora_rank, self.config.lora_alpha, self.config.lora_targets
-        if rank is not None:
-            add_adapters(self.encoder, rank, 2.0 * rank if alpha is None else alpha, targets)
+        if self.config.lora_rank is not None:
+            add_adapters(self.encoder, self.config.lora_rank)
             self.encoder.frozen = []  # by ``freeze``, which must not train them again
 
     def merge_adapters(self) -> None:
@@ -86,7 +85,7 @@ class SentenceEncoder(SentenceTransformerMethods, SavedModel):
         if self.config.lora_rank is not None:
             merge_adapters(self.encoder)
             self.encoder.requires_grad_(True)  # adapters froze it
-            self.config.lora_rank = self.config.lora_alpha = self.config.lora_targets = None
+            self.config.lora_rank = None
 
     def freeze(self, layers: int, word_embeddings: bool = False) -> None:
         """Freeze the lowest layers with the embeddings, and nothing that only an earlier call froze."""

@@ -41,9 +41,6 @@ class AdversarialSettings(ObjectiveSettings):
     critic_steps: int = setting(
         2, "Steps of the critic before each step of the other weights (κ in the paper).", at_least=1
     )
-    clip: float | None = setting(
-        None, "Clamp the critic's weights to [-clip, clip] after each of its steps; without it, no clamping.", above=0
-    )
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,7 @@ class Adversarial(SentenceObjective):
 
     @torch.no_grad()
     def _step(self, gradient: Tensor, learning_rate: float) -> None:
-        """Take a step of Adam with torch's defaults, then clamp each weight to [-clip, clip]."""
+        """Take a step of Adam with torch's defaults."""
         self.steps_taken += 1
         count, (first, second) = int(self.steps_taken), self.moments.unbind()
         first.lerp_(gradient, 1 - _BETAS[0])
@@ -126,8 +123,6 @@ class Adversarial(SentenceObjective):
         denominator = (second.sqrt() / corrections[1] ** 0.5).add_(_EPSILON)
         weights = parameters_to_vector(self.critic.parameters())
         weights.addcdiv_(first, denominator, value=-learning_rate / corrections[0])
-        if self.settings.clip is not None:
-            weights.clamp_(-self.settings.clip, self.settings.clip)
         sizes = [weight.numel() for weight in self.critic.parameters()]
         for weight, values in zip(self.critic.parameters(), weights.split(sizes), strict=True):
             weight.copy_(values.view_as(weight))

@@ -60,12 +60,9 @@ class EncoderSettings:
     )
     lora_rank: int | None = setting(
         None,
-        "Freeze the encoder and train LoRA adapters of this rank, merged at the end; without it, all weights train.",
+        "Freeze the encoder and train LoRA adapters of this rank, scaled by 2 and merged at the end; without it, all "
+        "weights train.",
         at_least=1,
-    )
-    lora_alpha: float | None = setting(None, "Scale adapters by alpha / rank; without it, alpha is 2 × rank.", above=0)
-    lora_targets: list[str] | None = setting(
-        None, "Names of the linear layers to adapt, such as query value; without it, all.", metavar="NAME"
     )
 
 
