@@ -220,7 +220,7 @@ class SavedModel(PreTrainedModel):
             return "a plain encoder has no language embeddings: train without languages"
         return None
 
-    def save_pretrained(
+    def save_pretrained(  # type: ignore[override]
         self,
         save_directory: Any,
         *_: Any,
