@@ -156,7 +156,7 @@ def test_the_card_of_an_encoder_of_the_hub_names_it(exported: Path, tmp_path: Pa
     """Also after trimming, whose facts go with the encoder."""
     model = DapForSentenceEmbedding.from_pretrained(exported)
     model.encoder.origin = Origin(
-        "org/encoder", facts={"languages": ["de"], "training": ["The vocabulary was trimmed."]}
+        "org/encoder", facts={"languages": ["de"], "vocabulary": "The vocabulary was trimmed."}
     )
     card = (export_sentence_transformer(model, tmp_path / "out", verify=False) / "README.md").read_text("utf-8")
     assert "It started from [org/encoder]" in card and "Languages: de.\nThe vocabulary was trimmed.\n" in card

@@ -274,3 +274,13 @@ def test_the_pieces_of_the_prompt_are_retained(
         for name in ("exported", "trimmed")
     )
     np.testing.assert_allclose(after, before, atol=1e-5)
+
+
+def test_a_card_says_that_the_vocabulary_was_trimmed_also_after_further_training(
+    encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path
+) -> None:
+    trim_vocabulary(str(encoder_folders["bert"]), str(tmp_path / "trimmed"), {"de": [source for source, _ in pairs]})
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
+    command = f"pretrain --model {tmp_path}/trimmed --data de={tmp_path}/pairs.tsv --output {tmp_path}/run"
+    assert main([*command.split(), "--max_steps", "1", "--dev_pairs", "0", "--clean", "false"]) == 0
+    assert "The vocabulary was trimmed to " in (tmp_path / "run" / "README.md").read_text("utf-8")

@@ -90,9 +90,9 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     ]
     _select_rows(embedder.model, old)
     names = sorted({*texts, *([settings.target_language] if settings.data else ())})
-    facts, by = facts_of_run(settings.model), f"by texts in {', '.join(names)}"
+    by = f"by texts in {', '.join(names)}"
     trimmed = f"The vocabulary was trimmed to {len(old):,} of {len(table):,} word pieces, {by}."
-    facts |= {"languages": names, "training": [*facts.get("training", ()), trimmed]}
+    facts = facts_of_run(settings.model) | {"languages": names, "vocabulary": trimmed}
     embedder.model.encoder.origin = Origin(settings.model, facts=facts)
     export_sentence_transformer(
         embedder.model, settings.output, tokenizer, overwrite=settings.overwrite, dim=embedder.width

@@ -82,7 +82,7 @@ def facts_of_trainer(trainer: Any) -> dict[str, Any]:
         "measured": _measured_sentences(trainer),
     }
     earlier = trainer.origin.facts or (facts_of_run(start) if start else {})
-    of_start = ("base_model", "local_start", "language_removed")
+    of_start = ("base_model", "local_start", "language_removed", "vocabulary")
     facts |= {name: earlier[name] for name in of_start if earlier.get(name)}
     if "recipe" not in earlier:
         return facts
