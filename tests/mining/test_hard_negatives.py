@@ -16,7 +16,7 @@ from hf_xsent.cli import main
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.errors import DataError, OutputError, RecipeError
-from hf_xsent.mining.hard_negatives import MinedNegatives, NegativeCounts
+from hf_xsent.mining.hard_negatives import _NEIGHBOURS, MinedNegatives, NegativeCounts
 from hf_xsent.mining.settings import MineNegativesSettings
 
 pytestmark = pytest.mark.usefixtures("small_shards")
@@ -42,28 +42,27 @@ def _records(folder: Path, language: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "out" / f"{language}.jsonl").read_text().splitlines()]
 
 
-def _slow(pairs: Pairs, pool: Pairs, settings: MineNegativesSettings) -> list[tuple[list[str], list[str]]]:
+def _slow(pairs: Pairs, settings: MineNegativesSettings) -> list[tuple[list[str], list[str]]]:
     """All cosines at once, and one candidate at a time."""
     model = Words()
     sides = [list(dict.fromkeys(text for text in side if len(text) < 1000)) for side in zip(*pairs, strict=True)]
-    sides[1] = list(dict.fromkeys([*sides[1], *(target for _, target in pool)]))
     units = [model.encode(side) / np.linalg.norm(model.encode(side), axis=1, keepdims=True) for side in sides]
     cosines = units[0].astype(np.float64) @ units[1].T
     averages = [np.sort(matrix, 1)[:, -4:].mean(1) for matrix in (cosines, cosines.T)]
 
     def score(i: int, j: int) -> float:
         average = (averages[0][i] + averages[1][j]) / 2
-        return float(cosines[i, j] / average)
+        return float(cosines[i, j] / average if min(cosines[i, j], average) > 0 else cosines[i, j])
 
     negatives: list[tuple[list[str], list[str]]] = []
-    known = {*pairs, *pool}
+    known = {*pairs}
     for source, target in pairs:
         if source not in sides[0]:
             negatives.append(([], []))
             continue
         i, j = sides[0].index(source), sides[1].index(target)
         limit = settings.max_share * score(i, j)
-        near = [np.argsort(-cosines[:, j])[: settings.neighbours], np.argsort(-cosines[i])[: settings.neighbours]]
+        near = [np.argsort(-cosines[:, j])[:_NEIGHBOURS], np.argsort(-cosines[i])[:_NEIGHBOURS]]
         wrong = [[(score(n, j), sides[0][n]) for n in near[0] if (sides[0][n], target) not in known],
                  [(score(i, n), sides[1][n]) for n in near[1] if (source, sides[1][n]) not in known]]  # fmt: skip
         best = [sorted((pair for pair in pairs_of_side if pair[0] <= limit), reverse=True) for pairs_of_side in wrong]
@@ -71,17 +70,15 @@ def _slow(pairs: Pairs, pool: Pairs, settings: MineNegativesSettings) -> list[tu
     return negatives
 
 
-@pytest.mark.parametrize("all_targets", [False, True])
-def test_negatives_are_those_of_a_slow_choice(data: dict[str, Path], tmp_path: Path, all_targets: bool) -> None:
-    options: Any = {"negatives": 3, "neighbours": 12, "max_share": 0.25, "all_targets": all_targets}
+def test_negatives_are_those_of_a_slow_choice(data: dict[str, Path], tmp_path: Path) -> None:
+    options: Any = {"negatives": 3, "max_share": 0.25}
     settings = MineNegativesSettings(**options)
     counts = _mine(data, tmp_path, **options)
-    pool = [tuple(line.split("\t")) for path in data.values() for line in path.read_text().splitlines()]
     for language, path in data.items():
         pairs = [tuple(line.split("\t")) for line in path.read_text().splitlines()]
         records = _records(tmp_path, language)
         assert [(record["source"], record["target"]) for record in records] == pairs
-        expected = _slow(pairs, pool if all_targets else [], settings)  # type: ignore[arg-type]
+        expected = _slow(pairs, settings)  # type: ignore[arg-type]
         assert [(record["source_negatives"], record["target_negatives"]) for record in records] == expected
         assert counts[language].pairs == len(pairs)
         assert counts[language].target_negatives == sum(len(targets) for _, targets in expected)
@@ -109,12 +106,12 @@ def test_pairs_in_memory_are_mined_and_the_counts_are_those_of_the_file(tmp_path
     records = [{"source": f"a{i}", "target": f"b{i}", "target_negatives": ["b98", "b99"]} for i in range(2)]
     again: Any = {"source": "a0", "target": "b1"}, {"source": "a1", "target": "b0"}  # all are translations
     counts = _mine({"de": [*records, *again]}, tmp_path)["de"]
-    assert counts == NegativeCounts(pairs=4, source_negatives=0, target_negatives=4, pairs_without_negatives=2)
-    assert _records(tmp_path, "de")[0]["target_negatives"] == ["b98", "b99"]
+    assert counts == NegativeCounts(pairs=4, source_negatives=0, target_negatives=0, pairs_without_negatives=4)
+    assert _records(tmp_path, "de")[0]["target_negatives"] == []  # the earlier ones are replaced
 
 
 def test_a_lower_share_drops_more(data: dict[str, Path], tmp_path: Path) -> None:
-    counts = [_mine(data, tmp_path, max_share=share, neighbours=4)["de"].target_negatives for share in (0.95, 0.2)]
+    counts = [_mine(data, tmp_path, max_share=share, negatives=32)["de"].target_negatives for share in (0.95, 0.2)]
     assert counts[0] > counts[1]
 
 
@@ -145,7 +142,7 @@ def test_the_input_is_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"negatives": 9, "neighbours": 8}, "(--)?negatives 9 must be at most (--)?neighbours, 8"),
+        ({"negatives": 33}, "negatives 33 is not at least 1 and at most 32"),
         ({"max_share": 1.5}, "max_share 1.5 is not above 0 and at most 1"),
     ],
 )

@@ -38,6 +38,7 @@ from hf_xsent.settings.command import command
 logger = logging.getLogger(__name__)
 
 _PAIRS_PER_PART = 1 << 14
+_NEIGHBOURS = 32  # from which the negatives are chosen
 _AVERAGED = 4  # neighbours in a margin, the default of hf-xsent mine
 
 
@@ -67,8 +68,8 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     """Write ``output/LANGUAGE.jsonl``: the pairs in their order, each with its negatives, the highest score first.
 
     Target negatives are targets near the pair's source, source negatives are sources near its target; nearness is the
-    margin (`margin_score`). Other translations in the bitext are excluded, with ``all_targets`` also those in other
-    languages; so are sentences that score above ``max_share`` times the pair's score. The work folder caches embeddings
+    margin (`margin_score`). Other translations in the bitext are excluded, and so are sentences that score above
+    ``max_share`` times the pair's score. Earlier negatives of the pairs are replaced. The work folder caches embeddings
     and neighbours, so that the same call resumes. Of several processes, only the first writes and returns the counts of
     each language.
 
@@ -91,16 +92,15 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     mined.output = settings.output
     for language, file in bitext.files.items():
         pairs = Bitext({language: file}, bitext.report)
-        pool = bitext if settings.all_targets else pairs
-        sides = [_sentences(work, pairs, "source"), _sentences(work, pool, "target")]
+        sides = [_sentences(work, pairs, side) for side in ("source", "target")]
         stores = [VectorStore(work, side, encoder, settings.dtype) for side in sides]
         logger.info("%s: %d × %d sentences", language, len(sides[0]), len(sides[1]))
         vectors = [store.fill(fill) for store in stores]
-        k = min(settings.neighbours, *map(len, sides))
+        k = min(_NEIGHBOURS, *map(len, sides))
         neighbours = search(work, stores[0], stores[1], k, settings.memory_mib, settings.device, fill)
         if not is_first_process():
             continue
-        chooser = _Chooser(sides, vectors, neighbours, pairs, pool, settings)
+        chooser = _Chooser(sides, vectors, neighbours, pairs, settings)
         tally = dict.fromkeys(NegativeCounts.__dataclass_fields__, 0)
         write_records(output / f"{language}.jsonl", (), _records(pairs, chooser, tally))
         mined[language] = NegativeCounts(**tally)
@@ -126,21 +126,16 @@ class _Chooser:
         vectors: Sequence[ShardedVectors],
         neighbours: Sequence[Neighbours],
         pairs: Bitext,
-        pool: Bitext,
         settings: MineNegativesSettings,
     ) -> None:
         self.sides, self.vectors, self.neighbours, self.settings = sides, vectors, neighbours, settings
         self.averages = [of_side.cosines[:, :_AVERAGED].mean(1) for of_side in neighbours]
-        self.rows, rows = (
-            [
-                of.rows(map(one_line, bitext.sentences(side)))
-                for side, of in zip(("source", "target"), sides, strict=True)
-            ]
-            for bitext in (pairs, pool)
-        )
+        self.rows = rows = [
+            of.rows(map(one_line, pairs.sentences(side))) for side, of in zip(("source", "target"), sides, strict=True)
+        ]
         inside = (rows[0] >= 0) & (rows[1] >= 0)
         known = rows[0][inside] * len(sides[1]) + rows[1][inside]
-        self.known = np.unique(np.append(known, -1))  # pairs of the pool, and none
+        self.known = np.unique(np.append(known, -1))  # pairs, and none
 
     def choose(self, start: int, count: int) -> tuple[list[list[str]], list[list[str]]]:
         """Return the source negatives and the target negatives of each of these pairs."""
@@ -175,10 +170,9 @@ def _records(bitext: Bitext, chooser: _Chooser, tally: dict[str, int]) -> Iterat
     for start in Progress(starts, desc="choosing negatives", unit=" parts", delay=2):
         pairs = bitext[start : start + _PAIRS_PER_PART]
         for pair, *negatives in zip(pairs, *chooser.choose(start, len(pairs)), strict=True):
-            record = record_of(pair)  # keeps its negatives of a side if none are found
-            written = {name: found or record.get(name) or [] for name, found in zip(NEGATIVES, negatives, strict=True)}
+            written = dict(zip(NEGATIVES, negatives, strict=True))
             tally["pairs"] += 1
             tally["pairs_without_negatives"] += not any(written.values())
             for name, sentences in written.items():
                 tally[name] += len(sentences)
-            yield record | written
+            yield record_of(pair) | written

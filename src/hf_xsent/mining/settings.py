@@ -112,27 +112,14 @@ class MineNegativesSettings(SearchSettings, BitextSettings):
     )
     output: str = output_setting("Write LANGUAGE.jsonl with all pairs into this folder.", "FOLDER")
     negatives: int = setting(
-        4, "Write at most N source negatives and N target negatives per pair, nearest first.", at_least=1
+        4, "Write at most N source negatives and N target negatives per pair, nearest first.", at_least=1, at_most=32
     )
-    neighbours: int = setting(32, "Choose the negatives among the N nearest neighbours.", at_least=1)
     max_share: float = setting(
         0.95,
         "Drop candidates that score above X times the score of the pair: they may be translations, too.",
         above=0,
         at_most=1,
     )
-    all_targets: bool = setting(
-        False,
-        "Search the targets of all languages, not only the pair's own: harder negatives; time grows with the "
-        "languages.",
-    )
-
-    def __post_init__(self) -> None:
-        """Refuse more negatives than there are neighbours to choose among."""
-        if self.negatives > self.neighbours:
-            raise RecipeError(
-                f"--negatives {self.negatives} must be at most --neighbours, {self.neighbours}: raise --neighbours"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
