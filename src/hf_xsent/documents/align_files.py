@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from hf_xsent.data.output import check_output, write_records
 from hf_xsent.documents.alignment import MAX_LENGTH, align_sides, logger
@@ -17,7 +14,7 @@ from hf_xsent.documents.reading import pair_documents, read_document
 from hf_xsent.documents.settings import AlignDocumentsSettings
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
-from hf_xsent.files import digest, write_arrays
+from hf_xsent.files import digest
 from hf_xsent.logs import collecting_warnings
 from hf_xsent.models.encoder import Encoder, open_encoder
 from hf_xsent.runs.engines import engine, is_first_process
@@ -106,13 +103,13 @@ class AlignmentJob:
         documents = [
             read_document(file, self.settings.split, code) for file, code in zip(files, languages, strict=True)
         ]
-        texts = documents[0].sentences, documents[1].sentences
+        texts, encode = (documents[0].sentences, documents[1].sentences), self.encoder.encode
         source, target = (
-            EncodedDocument.from_sentences(document.sentences, self._encode(document.sentences), document.paragraphs)
+            EncodedDocument.from_sentences(document.sentences, encode(document.sentences), document.paragraphs)
             for document in documents
         )
         rows = []
-        for spans in align_sides(source, target, self._encode, texts, (str(files[0]), str(files[1]))):
+        for spans in align_sides(source, target, encode, texts, (str(files[0]), str(files[1]))):
             if spans.score is None:
                 continue
             row: dict[str, Any] = {"score": spans.score, "document": name}
@@ -123,14 +120,6 @@ class AlignmentJob:
                 row[side] = " ".join(document.sentences[number] for number in numbers)
             rows.append(row)
         return rows
-
-    def _encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Encode the texts, unless their embeddings are in the work folder."""
-        store, name = Store(self.settings.work_folder / "vectors"), f"{digest([self.encoder.identity, texts])}.npy"
-        return store.get(name, partial(self._write_vectors, texts), partial(np.load, mmap_mode="r"))
-
-    def _write_vectors(self, texts: Sequence[str], path: Path) -> None:
-        write_arrays(path, self.encoder.encode(texts).astype(np.float32))
 
 
 def _records(

@@ -18,7 +18,7 @@ class AlignDocumentsSettings(EncodingSettings, WorkSettings):
     hf-xsent align-documents "de/*.txt" "fr/*.txt" --model runs/mine -o pairs.jsonl --split text --languages de fr
     torchrun --nproc_per_node 8 --no-python hf-xsent align-documents …   # share the documents among processes
 
-    Interrupted? The same command resumes: embeddings and alignments are cached in the work folder.
+    Interrupted? The same command resumes: the alignments of documents are cached in the work folder.
     """
 
     source: str = setting(
