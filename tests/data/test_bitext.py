@@ -188,6 +188,15 @@ def test_sentences_of_test_sets_are_excluded_and_counted(tmp_path: Path) -> None
     assert len(load_bitext({"de": str(tmp_path / "de.tsv")}, **options)) == 47, "a changed test set is read again"
 
 
+def test_sentences_of_test_sets_are_no_negatives(tmp_path: Path) -> None:
+    (tmp_path / "gold.txt").write_text("A gold sentence.\n", encoding="utf-8")
+    pair = {"source": "Ein Hund.", "target": "A dog.", "target_negatives": ["A  GOLD sentence.", "A cat."]}
+    only = {"source": "Ein Haus.", "target": "A house.", "target_negatives": ["A gold sentence."]}
+    options: Any = {"cleaning": {"exclude": [tmp_path / "gold.txt"]}, "cache_dir": tmp_path / "cache"}
+    found = load_bitext({"de": [pair, only]}, **options)
+    assert [row.get("target_negatives") for row in found] == [["A cat."], None]
+
+
 def test_pairs_are_cleaned_again_when_the_tokenizer_of_a_rule_changes(
     tmp_path: Path, encoder_folders: dict[str, Path]
 ) -> None:

@@ -27,7 +27,7 @@ from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 16  # increase it when cached pairs, their counts or warnings change
+FORMAT_VERSION = 17  # increase it when cached pairs, their counts or warnings change
 PAIRS_FILE = "pairs.arrow"
 
 
@@ -73,6 +73,7 @@ class CachedPairs:
             for source in self.sources
             if self.cleaning is not None
         }
+        excluded = frozenset() if self.cleaning is None else self.cleaning.excluded_sentences()
         for target, pair in Progress(rows, desc=f"reading {self.language}", unit=" pairs", unit_scale=True, delay=2):
             counts.read += 1
             if isinstance(pair, DataError):
@@ -82,6 +83,9 @@ class CachedPairs:
                 logger.debug("%s", pair)
             elif checkers and (rule := checkers[target](*pair[:2])):
                 counts.remove(rule)
+            elif excluded and any(pair[3:5]):
+                left = ([text for text in texts or () if hash_texts(text) not in excluded] for texts in pair[3:5])
+                yield (*pair[:3], *(texts or None for texts in left), *pair[5:])  # type: ignore[misc]
             else:
                 yield pair
         if counts.bad:

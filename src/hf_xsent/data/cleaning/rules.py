@@ -70,7 +70,7 @@ class PairRules:
     exclude: list[str] | None = setting(
         None,
         "Files, folders or globs of test sets, plain text, TSV, CSV, JSON or Parquet: remove pairs that have one of "
-        "their sentences, ignoring case and whitespace.",
+        "their sentences, and these sentences from negatives, ignoring case and whitespace.",
     )
 
     def __post_init__(self) -> None:
@@ -103,13 +103,17 @@ class PairRules:
         tokenizer = {path for pattern in patterns for path in Path(self.tokenizer or "").glob(pattern)}
         return [*excluded_files(self.exclude or ()), *sorted(path for path in tokenizer if path.is_file())]
 
+    def excluded_sentences(self) -> frozenset[int]:
+        """Return the hashes of the sentences of test sets."""
+        return hash_sentences(tuple((file, *file_stamp(file)) for file in excluded_files(self.exclude or ())))
+
     def pair_checker(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
         """Return a function from a pair to the name of the first rule that removes it, or None."""
         source_language, target = find_language(language), find_language(target_language)
         source_scale, target_scale = _scale(source_language), _scale(target)
         latin = "Latn" in source_language.scripts or not source_language.scripts
         broken_piece_rule = self._piece_checker()
-        excluded = hash_sentences(tuple((file, *file_stamp(file)) for file in excluded_files(self.exclude or ())))
+        excluded = self.excluded_sentences()
 
         def first_broken_rule(source: str, sentence: str) -> str | None:
             if excluded and (hash_texts(source) in excluded or hash_texts(sentence) in excluded):
