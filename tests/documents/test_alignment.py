@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hf_xsent import align_documents
+from hf_xsent.documents.alignment import AlignedSpans, align_sides
 from hf_xsent.documents.anchors import find_anchors
 from hf_xsent.documents.beads import SIZES, Weights, bead_features, skip_scores
 from hf_xsent.documents.search import search
@@ -76,15 +77,20 @@ def test_one_sentence_a_side(model: Any) -> None:
     assert links(align_documents(["de: 1001"], ["fr: 1001"], model)) == [((0,), (0,))]
 
 
+def align_paragraphs(texts: Any, model: Any, *paragraphs: list[int]) -> list[AlignedSpans]:
+    sides = [
+        EncodedDocument.from_sentences(side, model.encode(side), numbers)
+        for side, numbers in zip(texts, paragraphs, strict=True)
+    ]
+    return align_sides(sides[0], sides[1], model.encode, texts)
+
+
 def test_paragraphs_attract_the_ends_of_spans(model: Any) -> None:
     """The middle sentence belongs to both neighbours equally; the paragraphs decide."""
     source = [words(0) + words(7, 2), words(7, 2) + words(1)]
     target = [words(0), words(7, 2), words(1)]
     texts = sentences("de", *source), sentences("fr", *target)
-    ends = [
-        links(align_documents(*texts, model, source_paragraphs=[0, 1], target_paragraphs=paragraphs))
-        for paragraphs in ([0, 0, 1], [0, 1, 1])
-    ]
+    ends = [links(align_paragraphs(texts, model, [0, 1], paragraphs)) for paragraphs in ([0, 0, 1], [0, 1, 1])]
     assert ends == [[((0,), (0, 1)), ((1,), (2,))], [((0,), (0,)), ((1,), (1, 2))]]
 
 
@@ -92,8 +98,8 @@ def test_paragraphs_attract_the_ends_of_spans(model: Any) -> None:
 def test_only_changes_of_paragraph_numbers_matter(model: Any, numbers: list[int]) -> None:
     meanings = [words(0) + words(7, 2), words(7, 2) + words(1)], [words(0), words(7, 2), words(1)]
     texts = sentences("de", *meanings[0]), sentences("fr", *meanings[1])
-    aligned = align_documents(*texts, model, source_paragraphs=[3, 1], target_paragraphs=numbers)
-    assert aligned == align_documents(*texts, model, source_paragraphs=[0, 1], target_paragraphs=[0, 1, 1])
+    aligned = align_paragraphs(texts, model, [3, 1], numbers)
+    assert aligned == align_paragraphs(texts, model, [0, 1], [0, 1, 1])
 
 
 @pytest.mark.parametrize(
@@ -106,13 +112,6 @@ def test_only_changes_of_paragraph_numbers_matter(model: Any, numbers: list[int]
 def test_a_document_that_is_no_list_of_sentences_is_refused(model: Any, target: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         align_documents(["Guten Tag."], target, model)
-
-
-@pytest.mark.parametrize("numbers", [[0, 1], [0, 0, 0, 1]])
-def test_each_sentence_has_a_paragraph_number(model: Any, numbers: list[int]) -> None:
-    texts = sentences("de", *map(words, range(3)))
-    with pytest.raises(DataError, match=rf"{len(numbers)} paragraph numbers for 3 sentences: give one each"):
-        align_documents(texts, texts, model, source_paragraphs=numbers)
 
 
 @pytest.mark.parametrize("order", [range(59, -1, -1), np.random.default_rng(0).permutation(60)])

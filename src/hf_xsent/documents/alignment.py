@@ -44,16 +44,11 @@ def align_documents(
     source_sentences: Sequence[str],
     target_sentences: Sequence[str],
     model: SupportsEncode | str | PathLike[str],
-    *,
-    source_paragraphs: Sequence[int] | None = None,
-    target_paragraphs: Sequence[int] | None = None,
 ) -> list[AlignedSpans]:
     """Align two lists of sentences, up to four of one side with up to four of the other, in order.
 
     A sentence without a translation at its place is paired with one elsewhere if both are confident mutual nearest
     neighbours, else skipped. Every sentence is in exactly one result. ``model`` is an embedder, a folder or a Hub id.
-    ``source_paragraphs`` and ``target_paragraphs`` give the number of the paragraph of each sentence; a paragraph ends
-    where it changes. Aligned spans preferably end where a paragraph ends.
 
     ```python
     from hf_xsent import align_documents
@@ -68,8 +63,8 @@ def align_documents(
         if not len(sentences):
             raise DataError(f"the {name} document is empty: a document to align needs at least one sentence")
     encoder = Encoder(model, least_max_length=MAX_LENGTH)
-    source = EncodedDocument.from_sentences(source_sentences, encoder.encode(list(source_sentences)), source_paragraphs)
-    target = EncodedDocument.from_sentences(target_sentences, encoder.encode(list(target_sentences)), target_paragraphs)
+    source = EncodedDocument.from_sentences(source_sentences, encoder.encode(list(source_sentences)))
+    target = EncodedDocument.from_sentences(target_sentences, encoder.encode(list(target_sentences)))
     return align_sides(source, target, encoder.encode, (source_sentences, target_sentences))
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hf_xsent.errors import DataError
-
 LONGEST_SPAN = 4
 Span = tuple[int, int]  # number of sentences, and the index after the last one
 _SPECIAL_TOKENS = 4  # added to the characters of a sentence for its weight in the mean of a span
@@ -31,8 +29,6 @@ class EncodedDocument:
         """Build a document from its sentences and their embeddings; a paragraph ends where its number changes."""
         numbers = np.zeros(len(sentences), np.int64)
         if paragraphs is not None:
-            if len(paragraphs) != len(sentences):
-                raise DataError(f"{len(paragraphs)} paragraph numbers for {len(sentences)} sentences: give one each")
             numbers[1:] = np.cumsum(np.diff(np.asarray(paragraphs)) != 0)
         return cls(np.asarray(vectors), np.array(list(map(len, sentences)), np.float32), numbers)
 
