@@ -85,7 +85,7 @@ class CachedPairs:
                 counts.remove(rule)
             elif excluded and any(pair[3:5]):
                 left = ([text for text in texts or () if hash_texts(text) not in excluded] for texts in pair[3:5])
-                yield (*pair[:3], *(texts or None for texts in left), *pair[5:])  # type: ignore[misc]
+                yield (*pair[:3], *(texts or None for texts in left), *pair[5:])
             else:
                 yield pair
         if counts.bad:
