@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import compressed_or_not, json_lines, lines
 from hf_xsent.data.readers.hub import select_names
+from hf_xsent.data.readers.in_memory import write_records
 from hf_xsent.data.readers.sources import nearest_file
 from hf_xsent.errors import DataError, shortened
 
@@ -33,14 +34,21 @@ class Collection:
     relevant: list[dict[int, float]]  # of each query: documents by their places, and scores above 0
 
 
-def load_collection(source: str | PathLike[str], languages: Iterable[str] | None = None) -> list[Collection]:
+def load_collection(source: Any, languages: Iterable[str] | None = None) -> list[Collection]:
     """Load a folder with ``corpus.jsonl``, ``queries.jsonl``, and ``qrels/test.tsv`` or ``qrels.tsv``.
 
     A document has ``_id``, ``text`` and perhaps ``title``, a query ``_id`` and ``text``; both perhaps ``language``.
     Records of the corpus with one ``_id`` are passages of one document, which is as near as its nearest passage.
     Judgements are lines of query id, document id and score, with or without a header, or in TREC's four columns.
     Queries without a relevant document are omitted. ``languages`` are those of the queries to keep.
+
+    Instead of a folder, a mapping has ``corpus`` and ``queries``, in memory or as texts by id, and ``qrels``: by the id
+    of a query the ids of its documents, or their scores by id.
     """
+    if isinstance(source, Mapping):
+        with TemporaryDirectory() as temporary:
+            _write(source, Path(temporary))
+            return load_collection(temporary, languages)
     folder = Path(source)
     corpus = [*_records(_find(folder, "corpus.jsonl"))]
     documents = dict[str, str]()
@@ -68,6 +76,22 @@ def load_collection(source: str | PathLike[str], languages: Iterable[str] | None
         logger.info("%s: the share of the own language needs a language of each record, %d have none", folder, unknown)
     passages, document_of = [text for _, _, text, _ in corpus], [places[name] for _, name, _, _ in corpus]
     return [Collection(passages, document_of, [*documents.values()], questions, question_codes, relevant)]
+
+
+def _write(collection: Mapping[str, Any], folder: Path) -> None:
+    """Write a collection in memory to files."""
+    if {*collection} != {"corpus", "queries", "qrels"}:
+        raise DataError(f"a collection in memory has corpus, queries and qrels, not {', '.join(collection)}")
+    for name in ("corpus", "queries"):
+        records = collection[name]
+        if isinstance(records, Mapping):
+            records = [{"_id": key, "text": text} for key, text in records.items()]
+        write_records(records, folder / f"{name}.jsonl")
+    rows = ["query-id\tcorpus-id\tscore"]
+    for query, documents in collection["qrels"].items():
+        scores = documents if isinstance(documents, Mapping) else dict.fromkeys(documents, 1)
+        rows += [f"{query}\t{document}\t{score}" for document, score in scores.items()]
+    (folder / "qrels.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 def _find(folder: Path, *names: str) -> Path:

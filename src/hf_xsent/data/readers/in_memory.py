@@ -48,9 +48,7 @@ def write_pairs(data: Any, folder: Path, template: BitextSource) -> BitextSource
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         path = Path(temporary) / "pairs.jsonl"
-        with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
-            for record in _records(data, template.split):
-                file.write(json.dumps(record, ensure_ascii=False, default=_described) + "\n")
+        write_records(data, path, template.split)
         if not path.stat().st_size:
             raise DataError("the data hold no pairs: give at least one")
         with path.open("rb") as lines:
@@ -60,6 +58,13 @@ def write_pairs(data: Any, folder: Path, template: BitextSource) -> BitextSource
     config = str(getattr(getattr(data, "info", None), "config_name", ""))
     code = None if template.stated else code_at_end(config, template.target_language)
     return replace(template, path=str(final), language=code or template.language, stated=template.stated or bool(code))
+
+
+def write_records(data: Any, path: Path, split: str = "train") -> None:
+    """Write a data set, data frame or list of records to a JSONL file."""
+    with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
+        for record in _records(data, split):
+            file.write(json.dumps(record, ensure_ascii=False, default=_described) + "\n")
 
 
 def _described(value: Any) -> Any:
