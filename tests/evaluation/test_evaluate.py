@@ -22,12 +22,12 @@ from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
-from hf_xsent.evaluation.evaluate import _write_results, check_views, describe, measure_tasks
+from hf_xsent.evaluation.evaluate import Evaluation, _write_results, check_views, describe, measure_tasks
 from hf_xsent.evaluation.mining_f1 import BuccTask
 from hf_xsent.evaluation.registry import TASKS, load_tasks
 from hf_xsent.evaluation.report import Report, published_lines, published_scores, read_reports, task_table
 from hf_xsent.evaluation.similarity import Sts17Task
-from hf_xsent.evaluation.task import EvaluationTask
+from hf_xsent.evaluation.task import EvaluationTask, Scores
 from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
@@ -300,12 +300,13 @@ def test_nothing_stays_behind(
             "give them to load_tasks instead",
         ),
         ("data/tatoeba", {}, "data/tatoeba is not a folder that contains .*: write TASK=FOLDER"),
-        (__file__, {}, f"{__file__} is not a folder that contains .*, or give pairs as pairs"),
+        (__file__, {}, f"{__file__} is a file: give pairs as pairs, other data as TASK={__file__}"),
         (["tatoeba=a", "tatoeba=b"], {}, "the task tatoeba is given twice: a and b"),
         ({"xquad_r": "folder"}, {}, "unknown task 'xquad_r': .*; the data xquad_r is for answer_retrieval"),
         ({"tatoba": "folder"}, {}, "unknown task 'tatoba': tasks are .*; did you mean"),
         (["sts17=a", "bucc=b"], {"languages": ["de"]}, "names no task: write sts17=de"),
         (["sts17=a"], {"languages": ["sts=de"]}, "given for 'sts', which is not among the tasks sts17"),
+        (["sts17=a"], {"languages": ["sts17="]}, "'sts17=' has no language codes"),
         ({"sts17": {"data": ["a", "b"]}}, {}, "tasks.sts17.data takes one folder or Hub id, not a, b"),
         ({"sts17": object()}, {}, "tasks.sts17: data takes a list or a mapping, not <object"),
     ],
@@ -391,6 +392,16 @@ def test_opened_models_read_as_much_as_stated_while_they_are_measured(tiny_encod
     assert (opened.max_seq_length, ours.max_length) == before
     with pytest.raises(ModelError, match="^precision and output need models that are named"):
         evaluate(ours, pairs={"de": pairs}, precision="bfloat16", output="results.json")
+
+
+def test_a_note_says_that_a_single_model_prefers_the_language_of_the_query(tasks: list[EvaluationTask]) -> None:
+    report = Report.of(tasks[0], {"model": "m"}, Scores({}, {"all": {"mean": 95.0, "beside": 89.9}}))
+    (note,) = Evaluation([], [report]).notes
+    assert note.startswith("tatoeba: 95.00 alone, but 89.90 beside the query's own language, which this model prefers")
+    closer = Report.of(tasks[0], {"model": "m"}, Scores({}, {"all": {"mean": 95.0, "beside": 90.1}}))
+    assert (
+        Evaluation([], [closer]).notes == [] == Evaluation([], [replace(report, settings={"model": "n"}), report]).notes
+    )
 
 
 # Suites

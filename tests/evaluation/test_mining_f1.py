@@ -177,6 +177,10 @@ def test_means_are_given_of_all_four_pairs() -> None:
 
 
 def test_sets_that_cannot_be_measured_raise_first() -> None:
+    with pytest.raises(DataError, match="de-en, test: there are no gold pairs"):
+        BuccTask([_bucc("de-en", "test", 5, wrong=5)])
+    with pytest.raises(DataError, match="at least 4 sentences per side"):
+        BuccTask([_bucc("de-en", "test", 1)])
     with pytest.raises(DataError, match="of BUCC 2018 was chosen"):
         BuccTask([])
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hf_xsent.data.benchmarks.bucc import TRAINING_SPLITS, BuccSet, find_bucc, split_order
+from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores
 from hf_xsent.mining.calibration import best_threshold, f1_at_threshold
 from hf_xsent.mining.margin import MinedPairs, mine_bitext
@@ -37,6 +38,15 @@ class BuccTask(EvaluationTask):
     main_metric: ClassVar[str] = "f1"
 
     read = staticmethod(find_bucc)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for test_set in self.sets:
+            name = f"BUCC {test_set.pair}, {test_set.split}"
+            if not test_set.gold:
+                raise DataError(f"{name}: there are no gold pairs: choose a split that has them")
+            if min(len(test_set.sources), len(test_set.targets)) < _K:
+                raise DataError(f"{name}: mining needs at least {_K} sentences per side")
 
     def score(self, encode: Encode) -> Scores:
         """Measure F1 of each set at the best threshold of its language pair, and at that of every other pair."""

@@ -58,6 +58,8 @@ def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[s
         target = options.get("target_language")
         stored = stored_pairs(options.get("data"), "test", target_language=target, cache_dir=cache_dir)
         options = {**options, "data": stored}
+    elif name == RetrievalTask.name and isinstance(options, Mapping) and isinstance(options.get("data"), Mapping):
+        return RetrievalTask.load(options["data"], options.get("languages"))
     given = {key: value for key, value in vars(check_options(name, options)).items() if value is not None}
     kind, data = TASKS[name], given.pop("data")
     if len(data) > 1 and kind is not PairsTask:
@@ -125,9 +127,7 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
         raise RecipeError(f"languages are given for {unknown[0]!r}, which is not among the tasks {known}")
     loaded = []
     for name, source in sources.items():
-        is_data = not isinstance(source, Mapping) or (
-            name == PairsTask.name and settings_of(TaskSettings).keys().isdisjoint(source)
-        )
+        is_data = not isinstance(source, Mapping) or settings_of(TaskSettings).keys().isdisjoint(source)
         options = {"data": source} if is_data else {**source}
         loaded.append(load_task(name, options | ({"languages": selected[name]} if name in selected else {})))
     return _distinct([*loaded, *([] if pairs is None else [_own_pairs(pairs, columns, selected.get(PairsTask.name))])])

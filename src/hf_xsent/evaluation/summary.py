@@ -45,8 +45,13 @@ def _change(values: Sequence[float | None], interval: Sequence[float] | None) ->
     return f"{after - before:+.2f}{' *' if interval and Difference(*interval).significant else '  '}"
 
 
+_PREFERS_OWN_LANGUAGE = 5.0  # points between alone and beside
+
+
 def notes(reports: Reports) -> list[str]:
-    """Return a sentence if the models read texts of different lengths."""
+    """Return sentences on how to read the results: texts of different lengths, a single model that needs training."""
+    if len(reports) == 1:
+        return [*filter(None, map(_own_language, *(of_model.values() for of_model in reports.values())))]
     lengths = {
         name: settings["max_length"]
         for name, of_model in reports.items()
@@ -59,6 +64,19 @@ def notes(reports: Reports) -> list[str]:
         f"models read texts of different lengths in tokens ({each}): compare them on the same texts with "
         f"--max_length {min(lengths.values())} (in Python max_length={min(lengths.values())})"
     ]
+
+
+def _own_language(report: Report) -> str:
+    """Say that a model prefers sentences in the language of the query, and what changes it; empty if it does not."""
+    scores = report.groups.get("all", {})
+    alone, beside = scores.get("alone", scores.get("mean", 0.0)), scores.get("beside")
+    if beside is None or alone - beside < _PREFERS_OWN_LANGUAGE:
+        return ""
+    return (
+        f"{report.task}: {alone:.2f} alone, but {beside:.2f} beside the query's own language, which this model "
+        "prefers: training on pairs, or on more of them, changes that, as does hf-xsent export --remove_language "
+        "(docs/search.md)"
+    )
 
 
 def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
