@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hf_xsent.data.identification import check_order, contradicting_language, identify_language
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.identification import check_language, check_order, contradicting_language, identify_language
 from hf_xsent.errors import DataError
 
 
@@ -40,11 +39,13 @@ def test_the_languages_of_tatoeba_are_not_contradicted(assets: Path) -> None:
 @pytest.mark.parametrize(
     ("language", "actual"), [("pl", "deu"), ("uk", "rus"), ("cs", "slk"), ("zh", "jpn"), ("sv", "nld")]
 )
-def test_another_language_is_named(assets: Path, language: str, actual: str) -> None:
+def test_another_language_is_refused(assets: Path, language: str, actual: str) -> None:
     lines = (assets / "data" / "tatoeba" / f"tatoeba.{actual}-eng.{actual}").read_text("utf-8").splitlines()[:50]
-    for possible in (actual, "und", "csb"):  # Kashubian is not known
-        assert contradicting_language(lines, possible) is None
-    assert contradicting_language(lines, language) == find_language(actual).code
+    check_language(lines, actual, "the source side")
+    check_language(lines, "und", "the source side")
+    check_language(lines, "csb", "the source side")  # Kashubian, which is not known
+    with pytest.raises(DataError, match=r"the source side seems to be .*, not .*: check language"):
+        check_language(lines, language, "the source side")
 
 
 def test_a_short_text_contradicts_nothing() -> None:

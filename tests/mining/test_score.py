@@ -65,12 +65,15 @@ def test_pairs_whose_languages_are_not_stated_may_be_in_any_order(tmp_path: Path
         score_pairs([pair] * 10, tmp_path / "scored.tsv", Letters(), language="de")
 
 
-def test_pairs_in_memory_of_another_language_are_named_and_not_listed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_pairs_in_memory_of_another_language_are_named_and_not_listed(tmp_path: Path) -> None:
     pair = "Il fait froid ce matin, et nous mangeons du pain.", "It is cold this morning, and we eat bread."
-    score_pairs([pair] * 10, tmp_path / "scored.tsv", Letters(), language="de", filter=[])
-    assert "the de pairs: the source side seems to be French, and is stated as German" in caplog.messages
+    with pytest.raises(DataError, match="^the source side of the de pairs seems to be French, not German"):
+        score_pairs([pair] * 10, tmp_path / "scored.tsv", Letters(), language="de", filter=True)
+    (tmp_path / "fr.tsv").write_text("".join(["\t".join(pair) + "\n"] * 10), encoding="utf-8")
+    with pytest.raises(DataError, match="seems to be French, not German"):  # as --filter alone
+        score_pairs.run(
+            [str(tmp_path / "fr.tsv"), "--model=m", f"--output={tmp_path}/o.tsv", "--language=de", "--filter"]
+        )
 
 
 @pytest.mark.parametrize("content", ["", "source\ttarget\n"])

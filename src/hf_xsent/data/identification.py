@@ -78,6 +78,15 @@ def contradicting_language(texts: Iterable[str], language: str) -> str | None:
     return None if sum(shares[code] for code in varieties) >= _LOW else _majority(shares)
 
 
+def check_language(texts: Iterable[str], language: str, name: str) -> None:
+    """Raise an error if texts are clearly in another language than ``language``."""
+    if (code := contradicting_language(texts, language)) is not None:
+        raise DataError(
+            f"{name} seems to be {find_language(code).name}, not {find_language(language).name}: "
+            "check language, target_language and columns"
+        )
+
+
 def check_order(sides: Sequence[Sequence[str]], codes: Sequence[str], name: str, cure: str = "") -> None:
     """Raise an error if source and target are swapped: one is clearly not in its language, and each is in the other's.
 

@@ -15,6 +15,7 @@ import torch
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter
 from hf_xsent.data.cleaning.report import CleaningReport
+from hf_xsent.data.identification import check_language
 from hf_xsent.data.output import check_output, one_line, write_records
 from hf_xsent.data.pairs import open_pairs, record_of, store_pairs
 from hf_xsent.data.readers.compression import is_jsonl
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 COLUMNS = ("score", "source", "target")
 _PAIRS_PER_PART = 1 << 14
+_PAIRS_TO_IDENTIFY = 10_000
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,10 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     columns = (*COLUMNS, *(name for name in others if name in pairs.fields))
     if not is_jsonl(settings.output) and (lost := pairs.fields.difference(columns)):
         logger.warning("a TSV has no %s: name the output .jsonl or .parquet to keep them", " and ".join(sorted(lost)))
+    if pair_filter is not None:
+        sample = list(pairs[:_PAIRS_TO_IDENTIFY])
+        for side, code in (("source", source.language), ("target", source.target_language)):
+            check_language((pair[side] for pair in sample), code, f"the {side} side of {source.name}")
     fill, encoder = engine(settings), open_encoder(settings, searches=False)
     store = Store(settings.work_folder / "scores" / digest([pairs.identity, encoder.identity, _PAIRS_PER_PART]))
     names = [f"{start:09d}.npy" for start in range(0, len(pairs), _PAIRS_PER_PART)]
