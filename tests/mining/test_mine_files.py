@@ -90,11 +90,13 @@ def test_a_file_is_not_mined_against_itself(folder: Path) -> None:
             mine_files(folder / "a.txt", folder / target, folder / "out.tsv", Words())
 
 
-def test_only_the_best_are_written(folder: Path) -> None:
-    _mine(folder, threshold=1.3)
+@pytest.mark.parametrize("settings", [{"top": 7}, {"threshold": 1.3}])
+def test_only_the_best_are_written(folder: Path, settings: dict[str, Any]) -> None:
+    _mine(folder, **settings)
     rows = _rows(folder / "out.tsv")
     assert 0 < len(rows) < 40
-    assert all(float(row["score"]) >= 1.3 for row in rows)
+    assert len(rows) == settings.get("top", len(rows))
+    assert all(float(row["score"]) >= settings.get("threshold", 0) for row in rows)
 
 
 def test_a_stopped_run_continues_and_encodes_nothing_twice(folder: Path) -> None:
@@ -272,6 +274,7 @@ def test_gold_in_another_format_is_refused(folder: Path, name: str) -> None:
     [
         ({"k": 0}, "k 0 is not at least 1"),
         ({"margin": "ration"}, "margin 'ration' is unknown: use ratio, distance, absolute"),
+        ({"top": -5}, "top -5 is not at least 1"),
         ({"threshold": 1.06, "calibrate": "gold.tsv"}, "threshold"),
         ({"probes": 8}, "probes is for IVF indexes"),
         ({"probes": 8, "index": "HNSW32"}, "probes is for IVF indexes"),

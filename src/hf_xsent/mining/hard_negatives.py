@@ -97,7 +97,7 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
         logger.info("%s: %d × %d sentences", language, len(sides[0]), len(sides[1]))
         vectors = [store.fill(fill) for store in stores]
         k = min(_NEIGHBOURS, *map(len, sides))
-        neighbours = search(work, stores[0], stores[1], k, settings.device, fill)
+        neighbours = search(work, stores[0], stores[1], k, settings.memory_mib, settings.device, fill)
         if not is_first_process():
             continue
         chooser = _Chooser(sides, vectors, neighbours, pairs, settings)

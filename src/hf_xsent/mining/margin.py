@@ -36,7 +36,11 @@ class MinedPairs:
     def above(self, threshold: float) -> MinedPairs:
         """Return the pairs that score at least ``threshold``, exactly or rounded to six decimals, as in files."""
         score = np.maximum(self.score, np.round(self.score.astype(np.float64), 6))
-        return self.take(slice(int(np.searchsorted(-score, -threshold, side="right"))))
+        return self.first(int(np.searchsorted(-score, -threshold, side="right")))
+
+    def first(self, count: int) -> MinedPairs:
+        """Return the best ``count`` pairs."""
+        return self.take(slice(count))
 
     def rows(self, *names: str) -> Iterator[tuple[Any, ...]]:
         """Iterate over these fields of each pair, converted to Python numbers one block at a time."""

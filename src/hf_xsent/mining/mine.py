@@ -73,7 +73,7 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
             write_vectors(Path(settings.vectors, name), side, fill)
     index, recall = choose_index(settings.index, len(sides[0]), len(sides[1])), None
     if index is None:
-        of_source, of_target = search(work, source, target, settings.k, settings.device, fill)
+        of_source, of_target = search(work, source, target, settings.k, settings.memory_mib, settings.device, fill)
     else:
         probes = settings.probes
         of_source, of_target, recall = search_by_index(work, source, target, settings.k, index, probes, fill)
@@ -83,6 +83,8 @@ def mine_files(settings: MineSettings) -> MinedFile | None:
     threshold = settings.threshold if gold is None else _calibrate(mined, gold)
     if threshold is not None:
         mined = mined.above(threshold)
+    if settings.top is not None:
+        mined = mined.first(settings.top)
     licence = {} if settings.licence is None else {LICENCE: settings.licence}
     lines = [side.lines_of(rows) for side, rows in zip(sides, (mined.source, mined.target), strict=True)]
     ids = [read.ids(of_side) for read, of_side in zip(inputs, lines, strict=True)]

@@ -23,7 +23,6 @@ from hf_xsent.runs.store import Store
 
 _MOST_BLOCKS = 1024  # else files are joined to larger blocks, since every block stores neighbours of both sides
 _SMALLEST_BLOCK = 0.25  # of the largest file's sentences: small blocks are slow, since their first cosines are
-_MEMORY_MIB = 512  # of a block's vectors and cosines
 _ARRAYS = ("source_cosines", "source_rows", "target_cosines", "target_rows")  # of a block's file
 
 
@@ -32,6 +31,7 @@ def search(
     source: VectorStore,
     target: VectorStore,
     k: int,
+    memory_mib: int,
     device: str | None,
     fill: Fill = Store.fill,
 ) -> tuple[Neighbours, Neighbours]:
@@ -43,7 +43,7 @@ def search(
     blocks = [range(0, count, edge) for count in files]
     names = [[f"{row:05d}-{column:05d}.npz" for column in blocks[1]] for row in blocks[0]]
     store = Store(work / "neighbours" / digest([source.made_from, target.made_from, k, edge]))
-    job = SearchJob(source, target, edge, k, device)
+    job = SearchJob(source, target, edge, k, memory_mib, device)
     fill(store, [name for row in names for name in row], job, "searching")
     of_source: list[Neighbours] = []
     of_target: list[Neighbours] = []
@@ -63,6 +63,7 @@ class SearchJob:
     target: VectorStore
     edge: int  # files of each side in a block
     k: int
+    memory_mib: int
     device: str | None
 
     def __call__(self, name: str, path: Path) -> None:
@@ -76,7 +77,7 @@ class SearchJob:
             vectors[0],
             vectors[1],
             self.k,
-            _MEMORY_MIB,
+            self.memory_mib,
             device,
             getattr(torch, search_precision(device)),
             allow_fewer=True,

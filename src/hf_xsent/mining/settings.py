@@ -15,6 +15,9 @@ from hf_xsent.settings.declare import setting
 class SearchSettings(EncodingSettings, WorkSettings):
     """How embeddings are stored and searched."""
 
+    memory_mib: int = setting(
+        512, "Maximum memory of the search's blocks, in MiB.", at_least=0, results=False, local=True
+    )
     dtype: str = setting("float32", "Store embeddings in this precision.", choices=("float32", "float16"))
 
 
@@ -58,6 +61,7 @@ class MineSettings(SearchSettings):
     licence: str | None = setting(
         None, "Write this licence into the column licence of each pair; training counts it in the card.", local=True
     )
+    top: int | None = setting(None, "Write the N best pairs. (default: all)", at_least=1)
     index: str | None = setting(
         None,
         "Search a faiss index such as IVF4096,Flat; auto: from a million sentences per side. (default: exact search)",
