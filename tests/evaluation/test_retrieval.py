@@ -11,7 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
+from datasets import Dataset
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
 from hf_xsent import SentenceEmbedder, evaluate
@@ -264,3 +266,27 @@ def test_a_folder_without_judgements_is_refused(tmp_path: Path) -> None:
     (folder / "qrels" / "test.tsv").unlink()
     with pytest.raises(DataError, match=r"has no file qrels/test.tsv or qrels.tsv: give a folder with corpus.jsonl"):
         load_collection(folder)
+
+
+def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None:
+    judged = _judgements()
+    folder = _folder(tmp_path, judged)
+    corpus, queries = (
+        [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]
+        for name in ("corpus", "queries")
+    )
+    qrels: dict[str, dict[str, int]] = {}
+    for (query, document), score in judged.items():
+        qrels.setdefault(query, {})[document] = score
+    expected = evaluate(MODEL, {"retrieval": str(folder)}).reports[0]
+    for records in (corpus, pandas.DataFrame(corpus), Dataset.from_list(corpus)):
+        in_memory = {"corpus": records, "queries": queries, "qrels": qrels}
+        for tasks in ({"retrieval": in_memory}, {"retrieval": {"data": in_memory}}):
+            measured = evaluate(MODEL, tasks).reports[0]
+            assert measured.languages == expected.languages
+            assert measured.data_fingerprint == expected.data_fingerprint and measured.data == ""
+    texts = {record["_id"]: record["text"] for record in corpus}  # as InformationRetrievalEvaluator takes them
+    plain = {"corpus": texts, "queries": {"q1": "text q1"}, "qrels": {"q1": {*qrels["q1"]}}}
+    assert evaluate(MODEL, {"retrieval": plain}).reports[0].groups["all"]["pairs"] == 1
+    with pytest.raises(DataError, match="a collection in memory has corpus, queries and qrels, not corpus"):
+        evaluate(MODEL, {"retrieval": {"corpus": texts}})

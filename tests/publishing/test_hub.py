@@ -94,12 +94,13 @@ def test_a_model_that_cannot_be_opened_is_one_sentence_with_a_cure(exported: Pat
     assert "no readable weights (model.safetensors)" in pickled and pickled.endswith("and give that folder")
 
 
-def test_private_models(exported: Path, hub: LocalHub, at_the_hub) -> None:
-    done = at_the_hub(("publish", str(exported), "org/dap-xlmr", "--private"))
+def test_private_models_and_branches(exported: Path, hub: LocalHub, at_the_hub) -> None:
+    done = at_the_hub(("publish", str(exported), "org/dap-xlmr", "--private", "--revision", "v1"))
     assert done.returncode == 0, (done.stderr, hub.requests)
     repository = hub.repositories["org/dap-xlmr"]
-    assert repository.private and "model.safetensors" in repository.files("main")[1]
-    download = "from huggingface_hub import snapshot_download; snapshot_download('org/dap-xlmr')"
+    assert repository.private and repository.files("main")[1] == {}
+    assert "model.safetensors" in repository.files("v1")[1]
+    download = "from huggingface_hub import snapshot_download; snapshot_download('org/dap-xlmr', revision='v1')"
     assert at_the_hub(download).returncode == 0
     assert "RepositoryNotFound" in at_the_hub(download, token=None).stderr
     again = at_the_hub(("publish", str(exported), "org/dap-xlmr"))

@@ -133,18 +133,21 @@ def _upload(settings: PublishSettings) -> str:
     """Upload the folder and return the address; a repeated call resumes and skips files that have arrived."""
     if get_token() is None:
         raise OutputError("you are not signed in: run 'hf auth login', or set HF_TOKEN to a token with write access")
-    hub, repository = HfApi(), settings.repository
+    hub, repository, revision = HfApi(), settings.repository, settings.revision
     try:
         hub.create_repo(repository, private=settings.private, exist_ok=True)
         if hub.model_info(repository).private != settings.private:
             logger.warning("%s exists already and stays %s", repository, "public" if settings.private else "private")
+        if revision is not None:
+            hub.create_branch(repository, branch=revision, exist_ok=True)
         hub.upload_folder(
             repo_id=repository,
             folder_path=settings.folder,
+            revision=revision,
             delete_patterns=OF_EXPORTS,  # those of an earlier model that this folder lacks
             commit_message=f"Upload {repository.rsplit('/', 1)[-1]} with hf-xsent",
         )
     except (OSError, RuntimeError, ValueError, HTTPError) as error:  # of the Hub or the network, often in several lines
         reason = " ".join(str(error).split())
         raise OutputError(f"{repository} is not fully published: {reason} (the same command resumes)") from None
-    return f"{hub.endpoint}/{repository}"
+    return f"{hub.endpoint}/{repository}" + ("" if revision is None else f"/tree/{revision}")

@@ -141,6 +141,9 @@ class PublishSettings:
     folder: str = setting(None, "Upload this folder, written by hf-xsent export.", positional=True, required=True)
     repository: str = setting(None, "Hub id of the model: org/name.", positional=True, required=True)
     private: bool = setting(False, "Create the repository as private.")
+    revision: str | None = setting(
+        None, "Upload to this branch; create it if missing. (default: main)", metavar="BRANCH"
+    )
     dry_run: bool = setting(False, "Write the card, check the folder, list files; upload nothing.")
     license: str | None = setting(None, "Card: licence of the weights: apache-2.0, cc-by-nc-4.0, …")
     results: list[str] | None = setting(
