@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModel, AutoModelForPreTraining
+from transformers import AutoModel, AutoModelForPreTraining, PreTrainedModel
 
 from hf_xsent import (
     DapForSentenceEmbedding,
@@ -271,3 +271,17 @@ def test_embeddings_that_are_not_normalized_reopen_so(encoder_folders: dict[str,
     reopened = METHODS["dual-pivot"][1].from_pretrained(str(tmp_path)).eval()
     assert reopened.config.normalize is False
     assert abs(model.encode(["A dog."]) - reopened.encode(["A dog."])).max() < 1e-5
+
+
+def test_saving_uploads_too_if_asked_to(
+    encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uploads: list[Any] = []
+    monkeypatch.setattr(
+        PreTrainedModel, "push_to_hub", lambda self, *names, **options: uploads.append((names, options))
+    )
+    model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]))
+    model.save_pretrained(tmp_path / "mine")
+    model.save_pretrained(tmp_path / "mine", push_to_hub=True)
+    model.save_pretrained(tmp_path / "mine", push_to_hub=True, repo_id="org/mine", private=True)
+    assert uploads == [(("mine",), {}), (("org/mine",), {"private": True})]

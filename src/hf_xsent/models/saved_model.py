@@ -220,7 +220,7 @@ class SavedModel(PreTrainedModel):
             return "a plain encoder has no language embeddings: train without languages"
         return None
 
-    def save_pretrained(  # type: ignore[override]
+    def save_pretrained(
         self,
         save_directory: Any,
         *_: Any,
@@ -228,6 +228,9 @@ class SavedModel(PreTrainedModel):
         is_main_process: bool = True,
         max_shard_size: int | str = "50GB",
         safe_serialization: bool | None = None,
+        push_to_hub: bool = False,
+        repo_id: str | None = None,
+        **hub: Any,
     ) -> None:
         """Save encoder, tokenizer, modules of sentence-transformers and, for training, the heads."""
         if is_main_process:
@@ -236,6 +239,8 @@ class SavedModel(PreTrainedModel):
             if safe_serialization is None or _is_older(folder / GENERAL_FILE, folder / "modules.json"):
                 (folder / GENERAL_FILE).unlink(missing_ok=True)  # else SentenceTransformer.save wrote it just before
             save_model(self, folder, state_dict, heads=self._saves_heads, max_shard_size=max_shard_size)
+            if push_to_hub:
+                self.push_to_hub(repo_id or folder.name, **hub)
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Upload the model as ``save_pretrained`` writes it, without the weights that only training needs."""
