@@ -16,6 +16,11 @@ _COMMAND_OR_DASHES = re.compile(r"((?:torchrun|hf-xsent [a-z-]+)(?: --\S+)+)|(?<
 _names_flags = ContextVar("names_flags", default=False)
 
 
+def without_dashes(text: str) -> str:
+    """Name settings as arguments (data), which a text names as flags (--data), except in a command."""
+    return _COMMAND_OR_DASHES.sub(lambda match: match[1] or "", text)
+
+
 @contextmanager
 def naming_flags() -> Iterator[None]:
     """Name settings as flags in the errors of the block (--data); elsewhere, they are arguments (data)."""
@@ -39,7 +44,7 @@ class HfXsentError(Exception):
 
     def __init__(self, message: object = "") -> None:
         text = _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], str(message))
-        super().__init__(text if _names_flags.get() else _COMMAND_OR_DASHES.sub(lambda match: match[1] or "", text))
+        super().__init__(text if _names_flags.get() else without_dashes(text))
 
 
 class DataError(HfXsentError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from hf_xsent.errors import RecipeError, naming_flags
 from hf_xsent.settings.declare import default_of, positional_names, settings_of, types_of
+from hf_xsent.settings.help import parameters_help
 from hf_xsent.settings.read import Flags, read_settings, split_arguments
 from hf_xsent.settings.recipes import is_recipe, recipe_file
 from hf_xsent.settings.yaml12 import read_mapping
@@ -38,6 +39,8 @@ class Command(Generic[Settings, Result]):
     >>> @command(GreetSettings)
     ... def greet(settings):
     ...     return f"hello {settings.name} " * settings.times
+    >>> print(greet.__doc__.splitlines()[-1])
+        times: Greet N times. (at least 1; default: 1)
     >>> greet("Ada", times=2) == greet(GreetSettings("Ada", 2)) == greet.run(["Ada", "--times", "2"])
     True
     """
@@ -57,7 +60,10 @@ class Command(Generic[Settings, Result]):
         ordered = [name for name, field in self.fields.items() if field.metadata.get("by_position")]
         words = positional_names(self.fields)
         self._positional = [*dict.fromkeys([*words, *ordered])] if words else ["recipe"]
-        self.__signature__ = self._signature()
+        of_transformers = {name for name, field in self.fields.items() if {*field.metadata} == {"help"}}
+        own = {name: field for name, field in self.fields.items() if name not in of_transformers}
+        self.__signature__ = self._signature(own, bool(of_transformers))
+        self.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{parameters_help(own)}"
 
     def __get__(self, instance: Any, owner: Any = None) -> Self:
         """Be a routine for ``help()``, which then shows the signature."""
@@ -100,11 +106,9 @@ class Command(Generic[Settings, Result]):
         """Call the function with the settings of a command line."""
         return self.function(self.parse(arguments))
 
-    def _signature(self) -> inspect.Signature:
+    def _signature(self, own: Mapping[str, Field[Any]], others: bool) -> inspect.Signature:
         """Return positional settings, then the others by name; fields of transformers as ``**training_arguments``."""
         kinds = inspect.Parameter
-        of_transformers = {name for name, field in self.fields.items() if {*field.metadata} == {"help"}}
-        own = {name: field for name, field in self.fields.items() if name not in of_transformers}
         defaults = {"recipe": None} | {name: default_of(field) for name, field in own.items()}
         types = {"recipe": str | os.PathLike[str] | None, **self.types}
         by_name = [name for name in [*own, "recipe"] if name not in self._positional]
@@ -113,7 +117,7 @@ class Command(Generic[Settings, Result]):
             for names, kind in ((self._positional, kinds.POSITIONAL_OR_KEYWORD), (by_name, kinds.KEYWORD_ONLY))
             for name in names
         ]
-        if of_transformers:
+        if others:
             parameters.append(kinds("training_arguments", kinds.VAR_KEYWORD))
         return inspect.Signature(parameters)
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import Field
 from typing import Any
 
+from hf_xsent.errors import without_dashes
 from hf_xsent.settings.declare import help_of, metavar_of, positional_names, settings_of
 
-_COLUMN = 26
+_COLUMN, _WIDTH = 26, 110
 
 
 def command_help(name: str, kind: Any) -> str:
@@ -31,6 +32,13 @@ def command_help(name: str, kind: Any) -> str:
         ]
         text += f"\n{title or 'settings'}:\n{''.join(entries)}"
     return text
+
+
+def parameters_help(fields: Mapping[str, Field[Any]]) -> str:
+    """Return what ``help()`` says of each parameter of a function."""
+    layout = textwrap.TextWrapper(_WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
+    texts = (f"{name}: {without_dashes(help_of(field))}" for name, field in fields.items())
+    return "\n".join(["Parameters:", *map(layout.fill, texts)])
 
 
 def topic_help(groups: Mapping[str, tuple[type, ...]]) -> str:
@@ -57,7 +65,7 @@ def _flags(name: str, field: Field[Any]) -> str:
 
 
 def _entry(head: str, field: Field[Any]) -> str:
-    width = min(110, shutil.get_terminal_size().columns) - 2
+    width = min(_WIDTH, shutil.get_terminal_size().columns) - 2
     lines = textwrap.wrap(help_of(field), max(30, width - _COLUMN)) or [""]
     first = f"  {head}".ljust(_COLUMN)
     rows = [f"{first}{lines[0]}"] if first.endswith(" ") else [first, " " * _COLUMN + lines[0]]
