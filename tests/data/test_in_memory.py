@@ -139,6 +139,13 @@ def test_negatives_may_be_arrays_as_pandas_reads_them(load: Any) -> None:
         load([record | {"target_negatives": {"a cat"}}])
 
 
+def test_pairs_of_no_known_language_are_not_beside_others(load: Any) -> None:
+    records = [{"source": f"a{code}", "target": f"b{code}", "language": code} for code in ("und", "de")]
+    assert load(records[:1]).languages == {"und": 1} and load({"und": records}).languages == {"und": 2}
+    with pytest.raises(DataError, match="the pairs: the language of some pairs is und: give them a code"):
+        load(records)
+
+
 def test_languages_may_be_class_labels(load: Any) -> None:
     datasets = pytest.importorskip("datasets")
     records = [{"source": f"a{code}", "target": f"b{code}", "language": code} for code in ("de", "fr")]

@@ -13,7 +13,7 @@ import torch
 from huggingface_hub import ModelCard
 from transformers import TrainingArguments
 
-from hf_xsent import AlignmentTrainer, MoCoAlignedBert, SentenceEmbedder, export_sentence_transformer, load_bitext
+from hf_xsent import AlignmentTrainer, SentenceEmbedder, export_sentence_transformer, load_bitext
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.files import write_json
@@ -21,7 +21,6 @@ from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.publishing.language_subspace import TEXTS, read_texts
 from hf_xsent.publishing.model_card import facts_of_run
-from hf_xsent.tensors.packing import pack
 from hf_xsent.training.retention import average_with_start, starting_weights
 
 TEXTS_OF = {
@@ -102,19 +101,6 @@ def test_the_start_s_share_includes_the_layer(
         model.linear_map.weight += 1
     average_with_start(model, start, 0.25)
     torch.testing.assert_close(model.linear_map.weight.detach(), weight + 0.75)
-
-
-def test_keys_of_momentum_contrast_pass_the_layer(
-    encoder_folders: dict[str, Path], tmp_path: Path, files: list[str]
-) -> None:
-    """At the start, the momentum encoder equals the encoder, and so do the embeddings of the targets."""
-    folder = _exported(encoder_folders["bert"], tmp_path, files)
-    model = MoCoAlignedBert.from_backbone(str(folder), pooling="mean").eval()
-    ids = model.tokenizer(["der hund", "the dog"], padding=True, return_tensors="pt")
-    packed = pack([ids["input_ids"]], [ids["attention_mask"]])
-    with torch.no_grad():
-        target = model.embed([ids["input_ids"][1:]], [ids["attention_mask"][1:]])
-    torch.testing.assert_close(model._momentum_target(packed), target)
 
 
 @pytest.mark.parametrize("truncated", [False, True])

@@ -146,6 +146,7 @@ def _encode_of(name_or_path: str, student: AlignmentConfig, device: torch.device
         embedder = SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision)
         return partial(embedder.encode, truncate_dim=config.hidden_size)  # also of a folder that truncates embeddings
     settings = {name: getattr(student, name) for name in ("pooling", "normalize", "prompts", "default_prompt_name")}
+    settings["pooling"] = settings["pooling"].replace("sum", "mean")  # sums of dual pivot have the same cosines
     settings["max_length"] = min(student.max_length, family(config).max_length(config))
     model: Any = SentenceEncoder.from_backbone(name_or_path, dtype=getattr(torch, precision), **settings)
     return SentenceEmbedder(model.to(device).eval(), load_tokenizer(name_or_path)).encode

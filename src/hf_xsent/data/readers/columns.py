@@ -183,10 +183,10 @@ def _tag(words: Sequence[str]) -> str:
 def language_in(value: str, target_language: str) -> str:
     """Return the code in a cell of the column ``language``: a code, a name, or two codes; empty if it has none.
 
-    >>> [language_in(value, "en") for value in ("deu", "Swahili", "en-pt_BR", "zh-CN", "news")]
-    ['deu', 'sw', 'pt_BR', 'zh-CN', '']
+    >>> [language_in(value, "en") for value in ("deu", "Swahili", "en-pt_BR", "zh-CN", "und", "news")]
+    ['deu', 'sw', 'pt_BR', 'zh-CN', 'und', '']
     """
-    return code_at_end(value, target_language) or _parse_name(value).tag
+    return value if value == "und" else code_at_end(value, target_language) or _parse_name(value).tag
 
 
 @cache

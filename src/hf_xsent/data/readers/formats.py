@@ -82,7 +82,10 @@ def languages_of(source: BitextSource) -> list[str]:
         code = language_of_columns(tuple(names_of_sides(names)), source.target_language)
         return [] if code is None else [code]
     records = ((number, record) for number, record in _records(source, [column]) if isinstance(record, dict))
-    return list(dict.fromkeys(_language_of(source, number, record.get(column)) for number, record in records))
+    languages = list(dict.fromkeys(_language_of(source, number, record.get(column)) for number, record in records))
+    if len(languages) > 1 and "und" in languages:
+        raise DataError(f"{source.name}: the language of some pairs is und: give them a code, or state und for all")
+    return languages
 
 
 def _language_of(source: BitextSource, number: int, value: Any) -> str:
