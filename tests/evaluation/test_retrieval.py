@@ -288,5 +288,12 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
     texts = {record["_id"]: record["text"] for record in corpus}  # as InformationRetrievalEvaluator takes them
     plain = {"corpus": texts, "queries": {"q1": "text q1"}, "qrels": {"q1": {*qrels["q1"]}}}
     assert evaluate(MODEL, {"retrieval": plain}).reports[0].groups["all"]["pairs"] == 1
+    for ids in ("d1", ["d1"]):
+        of_ids = plain | {"queries": {"reset_password": "text q1?token=1"}, "qrels": {"reset_password": ids}}
+        (report,) = evaluate(MODEL, {"retrieval": of_ids}).reports
+        (alone,) = load_collection(of_ids)
+        assert [*alone.relevant[0].values()] == [1.0] and report.groups["all"]["pairs"] == 1
+    missing = [record | {"language": float("nan")} for record in corpus]
+    assert {*load_collection({"corpus": missing, "queries": queries, "qrels": qrels})[0].document_languages} == {"und"}
     with pytest.raises(DataError, match="a collection in memory has corpus, queries and qrels, not corpus"):
         evaluate(MODEL, {"retrieval": {"corpus": texts}})

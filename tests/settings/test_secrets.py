@@ -44,6 +44,7 @@ def test_a_secret_is_refused_by_its_key_or_its_form(settings: dict[str, Any], na
         {"include_num_input_tokens_seen": "all", "title": "hf_xsent against hf_multilingual"},
         {"data": {"de": "https://example.org/pairs.tsv?version=2"}, "methods": {"token": {"train": False}}},
         {"data": ["de=s3://bucket/a:b.tsv", "fr=me@host:pairs.tsv"]},
+        {"model": {"last-token": "pooled"}},
     ],
 )
 def test_other_settings_are_not_taken_for_secrets(settings: dict[str, Any]):

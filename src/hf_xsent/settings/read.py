@@ -52,7 +52,8 @@ def build_settings(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
 def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Convert values and flags to these types by name; ``--name.key value`` changes an entry of a mapping."""
     prefix = f"{where}: " if where else ""
-    refuse_secrets(values, prefix)
+    in_memory = {name for name in values if Any in members(types.get(name))}  # data, which are not written
+    refuse_secrets({name: value for name, value in values.items() if name not in in_memory}, prefix)
     check_known(values, types, prefix)
     nested = {name: words for name, words in flags.items() if "." in name and name not in types}
     heads = {name.partition(".")[0] for name in nested} & flags.keys()

@@ -10,6 +10,7 @@ from hf_xsent.errors import RecipeError
 
 _NAME = r"(?:[\w-]*[_-])?(?:token|password|passwd|secret|(?:api|access|secret)[_-]?key)"
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
+_SECRET_KEY = re.compile(_NAME.replace("_-", "_"), re.IGNORECASE)  # others name models or texts
 _SECRET_VALUE = re.compile(
     r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}"  # a Hub token
     r"|://[^/?#\s]*:[^/?#\s]*@"  # https://user:password@host
@@ -22,7 +23,7 @@ _SECRET_ARGUMENT = re.compile(rf"(?:--|[\w.-]*\.)?{_NAME}=.+", re.IGNORECASE | r
 def refuse_secrets(settings: Mapping[Any, Any], where: str = "") -> None:
     """Raise an error for the first setting that holds a token or password; the message does not contain it."""
     for path, name, value in _walk(settings):
-        if _SECRET_NAME.fullmatch(name) and value not in (None, "", [], False) or _holds_secret(value):
+        if _SECRET_KEY.fullmatch(name) and value not in (None, "", [], False) or _holds_secret(value):
             raise RecipeError(f"{where}{_refusal(path)}")
 
 

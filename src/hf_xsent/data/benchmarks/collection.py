@@ -43,7 +43,7 @@ def load_collection(source: Any, languages: Iterable[str] | None = None) -> list
     Queries without a relevant document are omitted. ``languages`` are those of the queries to keep.
 
     Instead of a folder, a mapping has ``corpus`` and ``queries``, in memory or as texts by id, and ``qrels``: by the id
-    of a query the ids of its documents, or their scores by id.
+    of a query its document or documents, or their scores by id.
     """
     if isinstance(source, Mapping):
         with TemporaryDirectory() as temporary:
@@ -89,7 +89,8 @@ def _write(collection: Mapping[str, Any], folder: Path) -> None:
         write_records(records, folder / f"{name}.jsonl")
     rows = ["query-id\tcorpus-id\tscore"]
     for query, documents in collection["qrels"].items():
-        scores = documents if isinstance(documents, Mapping) else dict.fromkeys(documents, 1)
+        ids = [documents] if isinstance(documents, str | int) else documents
+        scores = ids if isinstance(ids, Mapping) else dict.fromkeys(ids, 1)
         rows += [f"{query}\t{document}\t{score}" for document, score in scores.items()]
     (folder / "qrels.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
@@ -113,7 +114,8 @@ def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
         if not (isinstance(name, str | int) and isinstance(text, str) and isinstance(title, str | None)):
             found = f"it has {', '.join(values) or 'none'}"
             raise DataError(f"{place}: a record has the fields _id and text, and perhaps title, each a text; {found}")
-        code = _language(place, values.get("language") or NOT_STATED)
+        own = values.get("language")
+        code = _language(place, own if own and own == own else NOT_STATED)  # not NaN
         yield place, str(name), f"{title or ''} {text}".strip(), code
     if not number:
         raise DataError(f"{path} is empty")
