@@ -250,7 +250,7 @@ def test_a_push_without_a_network_is_one_sentence_before_training(model: Any, tm
 
 WHERE_WHEN_AND_HOW_FAST = {  # fields that decide no results
     *("accelerator_config", "activation_checkpointing", "activation_checkpointing_kwargs", "dataloader_num_workers"),
-    *("dataloader_persistent_workers", "dataloader_pin_memory", "dataloader_prefetch_factor", "ddp_backend"),
+    *("dataloader_pin_memory", "dataloader_prefetch_factor", "ddp_backend"),
     *("ddp_broadcast_buffers", "ddp_bucket_cap_mb", "debug", "deepspeed", "ddp_find_unused_parameters"),
     *("ddp_static_graph", "ddp_timeout", "disable_tqdm", "enable_jit_checkpoint", "eval_on_start"),
     *("fsdp_config", "gradient_accumulation_steps", "gradient_checkpointing", "gradient_checkpointing_kwargs"),

@@ -74,14 +74,16 @@ def test_when_one_of_two_processes_dies_the_run_ends_and_can_resume(run: Run) ->
     assert_same(run, weights, uninterrupted)
 
 
-def test_sigterm_saves_says_so_and_the_run_resumes(run: Run) -> None:
-    settings = {"max_steps": 40, "eval_strategy": "no", "save_strategy": "no"}
+@pytest.mark.parametrize("workers", [0, 1])
+def test_sigterm_saves_says_so_and_the_run_resumes(run: Run, workers: int) -> None:
+    """The signal reaches all processes of the group, as that of ``timeout`` does."""
+    settings = {"max_steps": 40, "eval_strategy": "no", "save_strategy": "no", "dataloader_num_workers": workers}
     run.start(**settings)
     weights, uninterrupted = saved_weights(run.out), losses(run)
 
     process = begin(run, "--overwrite", **settings)
     wait(process, lambda: 3 <= steps(run) < 40)
-    process.send_signal(signal.SIGTERM)
+    os.killpg(process.pid, signal.SIGTERM)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 143
     assert "stopped by SIGTERM after step" in said

@@ -20,6 +20,7 @@ from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
 from hf_xsent.runs.identity import identify_files, identify_model
 from hf_xsent.runs.run import RESULTS, TABLE
 from hf_xsent.training.arguments import CheckedArguments, check_metric
+from hf_xsent.training.callbacks import outlive_sigterm
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.conflicts import facts_of_arguments, refuse_conflicts
 from hf_xsent.training.identity import identify_training
@@ -108,6 +109,12 @@ class FineTuner(SavingTrainer):
         data: Any = (list(train_dataset) or None, eval_dataset)
         super().__init__(model, args, task.collate_groups, *data, processing_class)
         self.task = task
+
+    def get_train_dataloader(self) -> Any:
+        """Return the batches; workers outlive SIGTERM until the step is saved."""
+        loader = super().get_train_dataloader()
+        loader.worker_init_fn = outlive_sigterm
+        return loader
 
     def identity(self) -> dict[str, Any]:
         """Return what decides the fine-tuned weights."""

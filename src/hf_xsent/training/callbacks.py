@@ -211,6 +211,11 @@ class StopOnSignal(TrainerCallback):
         self.received = number
 
 
+def outlive_sigterm(_: int) -> None:
+    """Let a worker of a DataLoader go on after SIGTERM, which may reach all processes: its trainer ends the step."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
 class SaveAfterEpoch(TrainerCallback):
     """Save the checkpoint of an epoch's last step after the epoch's measurement: a run that resumes makes none."""
 

@@ -30,6 +30,9 @@ CONFLICTS: dict[tuple[str, ...], str] = {
     ("auto_find_batch_size",): (
         "{0} changes the batch, and so the results: lower per_device_train_batch_size (pretrain: set pairs_per_chunk)"
     ),
+    ("dataloader_persistent_workers",): (
+        "{0} draws random numbers once instead of in each epoch, so that a resumed run would end with others: drop it"
+    ),
     ("label_smoothing_factor",): "{0} has no effect, because no loss here smooths its labels: drop it",
     ("neftune_noise_alpha",): "{0} scales its noise by the tokens of a row, which has all sentences here: use dropout",
     ("resume_from_checkpoint",): (

@@ -26,7 +26,7 @@ from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
 from hf_xsent.training.arguments import AlignmentTrainingArguments, check_trainer
 from hf_xsent.training.bitext import as_bitexts, check_has_what_objectives_read, training_rows
-from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EndOfStep, StartOfEpoch
+from hf_xsent.training.callbacks import CostCounter, DevBeforeTraining, EndOfStep, StartOfEpoch, outlive_sigterm
 from hf_xsent.training.conflicts import AUTO
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, collate_features, threads
 from hf_xsent.training.large_batch import cached_loss
@@ -334,8 +334,8 @@ class AlignmentTrainer(RunTrainer):
             collate_fn=self.data_collator,
             num_workers=args.dataloader_num_workers,
             pin_memory=args.dataloader_pin_memory,
-            persistent_workers=args.dataloader_persistent_workers,
             prefetch_factor=args.dataloader_prefetch_factor,
+            worker_init_fn=outlive_sigterm,
         )
 
 
