@@ -464,3 +464,19 @@ def test_a_study_in_python_names_the_files_of_pairs_in_memory(study: StudyFile) 
         assert code == "de" and len(Path(path).read_text("utf-8").splitlines()) == count
     with pytest.raises(RecipeError, match="a study names models by folder or Hub id, not Linear"):
         read_study([content | {"model": Linear(1, 1)}])
+
+
+def test_a_study_in_python_names_the_folder_of_a_collection_in_memory(study: StudyFile) -> None:
+    collection = {"corpus": {"a": "A dog."}, "queries": {"q": "Ein Hund."}, "qrels": {"q": "a"}}
+    study.write()
+    for options in (collection, {"data": collection}):
+        read = read_study([study.content | {"tasks": {"retrieval": options}}], where=str(study.path))
+        (folder,) = read.tasks["retrieval"]["data"]
+        assert {path.name for path in Path(folder).iterdir()} == {"corpus.jsonl", "queries.jsonl", "qrels.tsv"}
+
+
+def test_the_name_of_an_objective_among_the_settings_of_a_method_has_a_hint(study: StudyFile) -> None:
+    study.content["methods"] = {"nested": {"matryoshka": [32, 16]}}
+    study.write()
+    with pytest.raises(RecipeError, match="methods.nested: matryoshka is an objective: write objectives: {matryoshka"):
+        read_study([study.content], where=str(study.path))

@@ -75,6 +75,18 @@ def test_a_verdict_names_other_metrics_that_clearly_got_worse() -> None:
     assert verdict.startswith("model 1 scores higher") and verdict.endswith("; but xx→en -5.00 (-9.00 to -1.00)")
 
 
+def test_a_verdict_names_the_languages_that_clearly_differ_from_it() -> None:
+    reports = _reports(Noisy(0.5), Noisy(0.3))
+    differences = reports["model 1"].differences
+    differences["deu"]["mean"], differences["fra"]["mean"] = [9.0, 4.0, 12.0], [-5.0, -9.0, -1.0]
+    verdict = comparison_table(TASK, reports).splitlines()[-2]
+    assert verdict.startswith("model 1 scores higher") and verdict.endswith("; clearly lower in fra")
+    differences["all"]["mean"] = [2.0, -4.0, 6.0]
+    verdict = comparison_table(TASK, reports).splitlines()[-2]
+    assert verdict.startswith("no clear difference")
+    assert verdict.partition(")")[2] and "; clearly higher in deu; clearly lower in fra" in verdict
+
+
 def test_an_interval_is_as_wide_as_theory_says() -> None:
     """The mean of n independent 0/1 differences has the standard error of its variance / n."""
     rng = np.random.default_rng(0)

@@ -293,6 +293,10 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
         (report,) = evaluate(MODEL, {"retrieval": of_ids}).reports
         (alone,) = load_collection(of_ids)
         assert [*alone.relevant[0].values()] == [1.0] and report.groups["all"]["pairs"] == 1
+    with pytest.raises(DataError, match=r"^the qrels, record 1: corpus.jsonl has no _id 'd999'"):
+        load_collection(plain | {"qrels": {"q1": ["d999"]}})
+    with pytest.raises(DataError, match=r"^the corpus, record 2: a record has the fields _id and text"):
+        load_collection(plain | {"corpus": [corpus[0], {"text": "a"}]})
     missing = [record | {"language": float("nan")} for record in corpus]
     assert {*load_collection({"corpus": missing, "queries": queries, "qrels": qrels})[0].document_languages} == {"und"}
     with pytest.raises(DataError, match="a collection in memory has corpus, queries and qrels, not corpus"):

@@ -12,20 +12,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
+from hf_xsent.data.benchmarks.collection import store_collection
 from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.readers.resolving import default_cache_dir
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.pairs import PairsTask
 from hf_xsent.evaluation.registry import check_options
+from hf_xsent.evaluation.retrieval import RetrievalTask
 from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.objectives.registry import merge_objectives
 from hf_xsent.settings.declare import settings_of
-from hf_xsent.settings.read import Flags, check_known, read_settings
+from hf_xsent.settings.read import Flags, read_settings
 from hf_xsent.settings.recipes import recipe_file
 from hf_xsent.settings.yaml12 import read_mapping
 from hf_xsent.training.bitext import SPLITS, as_files, load_train_and_dev
 from hf_xsent.training.plan import Plan
-from hf_xsent.training.recipe import build_recipe, join_layers, recipe_settings
+from hf_xsent.training.recipe import build_recipe, check_keys, join_layers
 from hf_xsent.training.settings import RunSettings
 
 logger = logging.getLogger(__name__)
@@ -82,11 +85,21 @@ def read_study(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, 
 
 
 def _as_files(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Write pairs in memory, of the study, its methods and tasks, to files."""
-    parts = {"methods": SPLITS, "tasks": {"data": "test"}}
-    named = {key: content[key] for key in parts if isinstance(content.get(key), Mapping)}
-    written = {key: {name: as_files(own, parts[key]) for name, own in named[key].items()} for key in named}
+    """Write pairs in memory, of the study, its methods and tasks, and collections of tasks to files."""
+    kinds = {"methods": lambda _, own: as_files(own, SPLITS), "tasks": _task_as_files}
+    named = {key: content[key] for key in kinds if isinstance(content.get(key), Mapping)}
+    written = {key: {name: kinds[key](name, own) for name, own in named[key].items()} for key in named}
     return {**as_files(content), "settings": as_files(content.get("settings")), **written}
+
+
+def _task_as_files(name: str, options: Any) -> Any:
+    if name != RetrievalTask.name or not isinstance(options, Mapping):
+        return as_files(options, {"data": "test"})
+    collection = options if "corpus" in options else options.get("data")
+    if not isinstance(collection, Mapping):
+        return options
+    rest = {} if collection is options else options
+    return {**rest, "data": [str(store_collection(collection, default_cache_dir()))]}
 
 
 def _plain(value: Any) -> Any:
@@ -164,7 +177,7 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
     if method.recipe is not None:
         file = recipe_file(method.recipe, folder)
         from_file = read_mapping(file)
-        check_known(from_file, recipe_settings(), f"{file}: ")
+        check_keys(from_file, f"{file}: ")
     layers = [{key: value for key, value in from_file.items() if key not in _SET_BY_STUDY}]
     of_all = {key: shared[key] for key in shared if key != "recipe"}
     layers += [{"model": study.model, "data": study.data}, of_all, content]
@@ -185,7 +198,7 @@ def _method(name: str, own: Any, study: CompareSettings, shared: Mapping[str, An
 def _check_recipe(at: str, content: Mapping[str, Any]) -> None:
     """Raise an error for an unknown key, or for one that the study sets itself."""
     prefix = f"{at}: " if at else ""
-    check_known(content, [*recipe_settings(), "recipe"], prefix)
+    check_keys(content, prefix, ["recipe"])
     if taken := [key for key in content if key in _SET_BY_STUDY]:
         raise RecipeError(
             f"{prefix}{taken[0]} is not allowed: the study sets it by its budget, poolings, seeds and output"

@@ -12,8 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.data.benchmarks.collection import store_collection
 from hf_xsent.data.readers.in_memory import is_in_memory
-from hf_xsent.data.readers.resolving import stored_pairs
+from hf_xsent.data.readers.resolving import default_cache_dir, stored_pairs
 from hf_xsent.data.readers.sources import IN_MEMORY
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
@@ -59,7 +60,7 @@ def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[s
         stored = stored_pairs(options.get("data"), "test", target_language=target, cache_dir=cache_dir)
         options = {**options, "data": stored}
     elif name == RetrievalTask.name and isinstance(options, Mapping) and isinstance(options.get("data"), Mapping):
-        return RetrievalTask.load(options["data"], options.get("languages"))
+        options = {**options, "data": [str(store_collection(options["data"], cache_dir or default_cache_dir()))]}
     given = {key: value for key, value in vars(check_options(name, options)).items() if value is not None}
     kind, data = TASKS[name], given.pop("data")
     if len(data) > 1 and kind is not PairsTask:

@@ -191,7 +191,7 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
         rows.append(row)
     headings = (heading for name in others for heading in (name, "difference (95% interval)"))
     title = f"{task.title}, {task.headings[metric]}"
-    verdicts = "\n".join(_verdict(task, first, name, reports[name].differences) for name in others)
+    verdicts = "\n".join(_verdict(task, first, name, reports[name]) for name in others)
     return f"{Table([title, first, *headings], rows)}\n{NOTE}\n{verdicts}\n{task.protocol}"
 
 
@@ -204,20 +204,22 @@ def _overall(differences: Mapping[str, Any]) -> str:
     return "all" if "all" in differences else list(differences)[-1]
 
 
-def _verdict(
-    task: type[EvaluationTask] | EvaluationTask,
-    first: str,
-    name: str,
-    differences: Mapping[str, Mapping[str, list[Any]]],
-) -> str:
-    """Write a sentence on whether a model is better than the first by the overall mean."""
-    group = _overall(differences)
+def _verdict(task: type[EvaluationTask] | EvaluationTask, first: str, name: str, report: Report) -> str:
+    """Write a sentence on whether a model is better than the first by the overall mean, and in which languages else."""
+    differences, group = report.differences, _overall(report.differences)
     difference = Difference(*differences[group][task.main_metric])
     result = "no clear difference"
     if difference.significant:
         better, worse = (name, first) if difference.value > 0 else (first, name)
         result = f"{better} scores higher than {worse}"
     verdict = f"{result} (mean over group {group}); {name} - {first}: {difference}"
+    of_languages = {code: Difference(*differences[code][task.main_metric]) for code in report.languages}
+    clear = {code: each for code, each in of_languages.items() if each.significant}
+    if len(of_languages) > 1:
+        for word, sign in (("higher", 1), ("lower", -1)):
+            codes = [code for code, each in clear.items() if each.value * sign > 0]
+            if codes and not (difference.significant and difference.value * sign > 0):
+                verdict += f"; clearly {word} in {', '.join(codes)}"
     return "; but ".join([verdict, *opposite_differences(task, differences)])
 
 

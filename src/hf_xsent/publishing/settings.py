@@ -45,7 +45,10 @@ class ExportSettings(ExportFolderSettings):
     )
     dtype: str = setting("float32", "Store the weights in this precision.", choices=("float32", "float16"))
     dim: int | None = setting(
-        None, "Let sentence-transformers truncate embeddings to N dimensions. (default: all)", at_least=1
+        None,
+        "Let sentence-transformers truncate embeddings to N dimensions; evaluate --dims shows what that costs. "
+        "(default: all)",
+        at_least=1,
     )
     max_length: int | None = setting(
         None, "Let the export read up to N tokens of a text. (default: as many as the model)", at_least=2

@@ -70,6 +70,9 @@ _EXPLAINED = {  # names without such a setting, for commands that encode
 }
 
 
+_EXPLAINED_OF_TASKS = {"metric": "all metrics of a task are measured"}  # the same, for commands with tasks
+
+
 def suggestion(name: str, known: Collection[str]) -> str:
     """Return ``; did you mean 'x'?`` for the setting of this meaning or of a similar name, or the empty string.
 
@@ -77,6 +80,7 @@ def suggestion(name: str, known: Collection[str]) -> str:
     ("; did you mean 'learning_rate'?", "; did you mean 'seed'?")
     """
     meant = next((other for other in OTHER_NAMES.get(name, ()) if other.partition(".")[0] in known), None)
-    if meant is None and "model" in known and name in _EXPLAINED:
-        return f"; {_EXPLAINED[name]}"
+    explained = (_EXPLAINED if "model" in known else {}) | (_EXPLAINED_OF_TASKS if "tasks" in known else {})
+    if meant is None and name in explained:
+        return f"; {explained[name]}"
     return f"; did you mean {meant!r}?" if meant else did_you_mean(name, known)

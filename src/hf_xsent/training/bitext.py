@@ -54,7 +54,7 @@ def as_files(settings: Any, splits: Mapping[str, str] = SPLITS) -> Any:
         check_known(rules, settings_of(CleaningRules), "rules: ")
     if isinstance(rules, Mapping) and holds_pairs(rules.get("exclude")):
         files = stored_pairs(rules["exclude"], "test", **options)
-        written["rules"] = {**rules, "exclude": [file.partition("=")[2] for file in files]}
+        written["rules"] = {**rules, "exclude": list(dict.fromkeys(file.partition("=")[2] for file in files))}
     return {**settings, **written}
 
 

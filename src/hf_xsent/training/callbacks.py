@@ -212,7 +212,7 @@ class StopOnSignal(TrainerCallback):
 
 
 def outlive_sigterm(_: int) -> None:
-    """Let a worker of a DataLoader go on after SIGTERM, which may reach all processes: its trainer ends the step."""
+    """Let a worker of a DataLoader ignore SIGTERM, which may reach all processes: its trainer ends the step."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass
 from functools import cache
 from os import PathLike
@@ -72,11 +72,7 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
     """
     prefix = f"{where}: " if where else ""
     for number, layer in enumerate(layers):
-        at = "" if number else prefix  # the first is that of the file
-        for key in layer.keys() - recipe_settings().keys():
-            if owners := _objectives_with(key):
-                raise RecipeError(f"{at}{key} is of an objective: write objectives: {{{owners[0]}: {{{key}: …}}}}")
-        check_known(layer, recipe_settings(), at)
+        check_keys(layer, "" if number else prefix)  # the first is that of the file
     values = as_files(join_layers(layers))
     if not isinstance(model := values.get("model"), str | PathLike | None):
         raise RecipeError(
@@ -105,6 +101,16 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
         of_model["objectives"] = objectives
     parts: dict[str, Any] = {part: build_settings(kind, converted) for part, kind in _PARTS.items()}
     return Recipe(config=model_class.config_of(None, of_model), stated=frozenset(converted), **parts)
+
+
+def check_keys(layer: Mapping[str, Any], at: str, others: Collection[str] = ()) -> None:
+    """Raise an error for a key that is neither a setting of a recipe nor among ``others``."""
+    for key in layer.keys() - recipe_settings().keys() - {*others}:
+        if key in OBJECTIVES:
+            raise RecipeError(f"{at}{key} is an objective: write objectives: {{{key}: …}}")
+        if owners := _objectives_with(key):
+            raise RecipeError(f"{at}{key} is of an objective: write objectives: {{{owners[0]}: {{{key}: …}}}}")
+    check_known(layer, [*recipe_settings(), *others], at)
 
 
 def join_layers(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,8 +14,10 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import compressed_or_not, json_lines, lines
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.data.readers.in_memory import write_records
-from hf_xsent.data.readers.sources import nearest_file
+from hf_xsent.data.readers.resolving import default_cache_dir
+from hf_xsent.data.readers.sources import IN_MEMORY, nearest_file
 from hf_xsent.errors import DataError, shortened
+from hf_xsent.files import digest, file_digest, move_into_place
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +48,7 @@ def load_collection(source: Any, languages: Iterable[str] | None = None) -> list
     Instead of a folder, a mapping has ``corpus`` and ``queries``, in memory or as texts by id, and ``qrels``: by the id
     of a query its document or documents, or their scores by id.
     """
-    if isinstance(source, Mapping):
-        with TemporaryDirectory() as temporary:
-            _write(source, Path(temporary))
-            return load_collection(temporary, languages)
-    folder = Path(source)
+    folder = store_collection(source, default_cache_dir()) if isinstance(source, Mapping) else Path(source)
     corpus = [*_records(_find(folder, "corpus.jsonl"))]
     documents = dict[str, str]()
     for _, name, _, code in corpus:
@@ -78,8 +77,21 @@ def load_collection(source: Any, languages: Iterable[str] | None = None) -> list
     return [Collection(passages, document_of, [*documents.values()], questions, question_codes, relevant)]
 
 
-def _write(collection: Mapping[str, Any], folder: Path) -> None:
-    """Write a collection in memory to files."""
+def store_collection(collection: Mapping[str, Any], cache_dir: str | PathLike[str]) -> Path:
+    """Write a collection in memory to a folder in the cache, whose name is a hash of its content."""
+    root = Path(cache_dir, IN_MEMORY)
+    root.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=root) as temporary:
+        files = _write(collection, Path(temporary, "collection"))
+        folder = root / digest([file_digest(file) for file in files])
+        if not folder.is_dir():
+            move_into_place(files[0].parent, folder)
+    return folder
+
+
+def _write(collection: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write a collection in memory to files, and return them."""
+    folder.mkdir()
     if {*collection} != {"corpus", "queries", "qrels"}:
         raise DataError(f"a collection in memory has corpus, queries and qrels, not {', '.join(collection)}")
     for name in ("corpus", "queries"):
@@ -93,6 +105,14 @@ def _write(collection: Mapping[str, Any], folder: Path) -> None:
         scores = ids if isinstance(ids, Mapping) else dict.fromkeys(ids, 1)
         rows += [f"{query}\t{document}\t{score}" for document, score in scores.items()]
     (folder / "qrels.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return [folder / name for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv")]
+
+
+def _place(path: Path, number: int) -> str:
+    """Return what messages call a line of a file, or a record of a collection that was in memory."""
+    if path.parent.parent.name != IN_MEMORY:
+        return f"{path}:{number}"
+    return f"the {path.stem}, record {number - (path.suffix == '.tsv')}"  # after a header
 
 
 def _find(folder: Path, *names: str) -> Path:
@@ -109,7 +129,7 @@ def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
     """Yield file and line, id, text with the title before it, and language of each record."""
     number = 0
     for number, record in json_lines(path):
-        place, values = f"{path}:{number}", record if isinstance(record, dict) else {}
+        place, values = _place(path, number), record if isinstance(record, dict) else {}
         name, text, title = (values.get(key) for key in ("_id", "text", "title"))
         if not (isinstance(name, str | int) and isinstance(text, str) and isinstance(title, str | None)):
             found = f"it has {', '.join(values) or 'none'}"
@@ -140,12 +160,16 @@ def _read_judgements(path: Path, queries: Iterable[str], documents: Iterable[str
             if not cells or (number == 1 and cells[0] not in queries):  # a header
                 continue
             layout = "query-id<TAB>corpus-id<TAB>score"
-            raise DataError(f"{path}:{number}: lines must be {layout}, not {shortened(line)}") from error
+            raise DataError(f"{_place(path, number)}: lines must be {layout}, not {shortened(line)}") from error
         for name, known, file in ((query, queries, "queries.jsonl"), (document, documents, "corpus.jsonl")):
             if name not in known:
-                raise DataError(f"{path}:{number}: {file} has no _id {name!r}: add its record, or remove the line")
+                raise DataError(
+                    f"{_place(path, number)}: {file} has no _id {name!r}: add its record, or remove the judgement"
+                )
         if document in (of_query := judged.setdefault(query, {})):
-            raise DataError(f"{path}:{number}: query {query!r} and document {document!r} are judged a second time")
+            raise DataError(
+                f"{_place(path, number)}: query {query!r} and document {document!r} are judged a second time"
+            )
         if score > 0:
             of_query[document] = score
     return judged
