@@ -293,6 +293,10 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
         (report,) = evaluate(MODEL, {"retrieval": of_ids}).reports
         (alone,) = load_collection(of_ids)
         assert [*alone.relevant[0].values()] == [1.0] and report.groups["all"]["pairs"] == 1
+    titled = {"corpus": {0: {"title": "A", "text": "b"}}, "qrels": {"q1": np.int64(0)}}
+    assert load_collection(plain | titled)[0].passages == ["A b"]
+    with pytest.raises(DataError, match="qrels is a mapping from the id of a query to .*, not a list"):
+        load_collection(plain | {"qrels": ["q1"]})
     with pytest.raises(DataError, match=r"^the qrels, record 1: corpus.jsonl has no _id 'd999'"):
         load_collection(plain | {"qrels": {"q1": ["d999"]}})
     with pytest.raises(DataError, match=r"^the corpus, record 2: a record has the fields _id and text"):

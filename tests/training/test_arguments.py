@@ -257,7 +257,7 @@ WHERE_WHEN_AND_HOW_FAST = {  # fields that decide no results
     *("hub_always_push", "hub_model_id", "hub_private_repo", "hub_revision", "hub_strategy", "hub_token"),
     *("log_level", "log_level_replica", "log_on_each_node", "logging_first_step", "logging_steps"),
     *("logging_strategy", "num_train_epochs", "output_dir", "parallelism_config", "per_device_train_batch_size"),
-    *("project", "push_to_hub", "report_to", "run_name", "save_on_each_node", "save_only_model", "save_total_limit"),
+    *("project", "push_to_hub", "report_to", "run_name", "save_on_each_node", "save_total_limit"),
     *("restore_callback_states_from_checkpoint", "skip_memory_metrics", "torch_empty_cache_steps", "use_cpu"),
     *("trackio_bucket_id", "trackio_space_id", "trackio_static_space_id"),
 }

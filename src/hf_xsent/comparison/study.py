@@ -18,7 +18,7 @@ from hf_xsent.data.readers.resolving import default_cache_dir
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.pairs import PairsTask
-from hf_xsent.evaluation.registry import check_options
+from hf_xsent.evaluation.registry import check_options, task_options
 from hf_xsent.evaluation.retrieval import RetrievalTask
 from hf_xsent.evaluation.task import EvaluationTask
 from hf_xsent.objectives.registry import merge_objectives
@@ -92,14 +92,12 @@ def _as_files(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**as_files(content), "settings": as_files(content.get("settings")), **written}
 
 
-def _task_as_files(name: str, options: Any) -> Any:
-    if name != RetrievalTask.name or not isinstance(options, Mapping):
-        return as_files(options, {"data": "test"})
-    collection = options if "corpus" in options else options.get("data")
-    if not isinstance(collection, Mapping):
-        return options
-    rest = {} if collection is options else options
-    return {**rest, "data": [str(store_collection(collection, default_cache_dir()))]}
+def _task_as_files(name: str, source: Any) -> Any:
+    options = task_options(name, source)
+    collection = options.get("data")
+    if name == RetrievalTask.name and isinstance(collection, Mapping):
+        return {**options, "data": [str(store_collection(collection, default_cache_dir()))]}
+    return as_files(options, {"data": "test"})
 
 
 def _plain(value: Any) -> Any:

@@ -55,7 +55,7 @@ def load_bitext(
         matches the files of all language codes. The language of other paths is the code that ends their name, such as
         ``de.tsv``, ``pairs.de-en.tsv`` or ``owner/name:en-de``, else that of each pair in the column ``language`` or
         ``lang``, else the name of a column, such as ``de`` beside ``en``, else ``und`` (undetermined), which only one
-        may have. Of a file with the column ``language`` and a stated language, only its pairs are read.
+        may have. With a stated language, pairs of others in this column are not read.
         Instead of a path, pass pairs in memory: a Dataset, a DatasetDict (its ``split``), a data frame of pandas or
         polars, any iterable of (source, target) or of records; or a `Bitext`, which keeps its target language.
     columns: source and target column, as names or as numbers from 0; by default they are found by name, or are the

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.benchmarks.collection import store_collection
+from hf_xsent.data.languages import language_of_tag
 from hf_xsent.data.readers.in_memory import is_in_memory
 from hf_xsent.data.readers.resolving import default_cache_dir, stored_pairs
 from hf_xsent.data.readers.sources import IN_MEMORY
@@ -31,7 +32,6 @@ from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.evaluation.xsim import XsimTask
 from hf_xsent.files import digest, is_hub_id
-from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.read import check_known, read_settings
 
 TASKS: dict[str, type[EvaluationTask]] = {
@@ -102,6 +102,13 @@ def check_options(name: str, options: Any) -> TaskSettings:
     return settings
 
 
+def task_options(name: str, source: Any) -> dict[str, Any]:
+    """Return the options of a task, for which its data alone may stand: a folder, pairs, or a collection."""
+    is_data = not isinstance(source, Mapping) or (name == RetrievalTask.name and "corpus" in source)
+    is_data = is_data or (name == PairsTask.name and all(language_of_tag(str(key)) for key in source))
+    return {"data": source} if is_data else {**source}
+
+
 def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: Any = None) -> list[EvaluationTask]:
     """Load a mapping from tasks to folders, Hub ids or options, words such as ``tatoeba=FOLDER``, or loaded tasks.
 
@@ -128,8 +135,7 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
         raise RecipeError(f"languages are given for {unknown[0]!r}, which is not among the tasks {known}")
     loaded = []
     for name, source in sources.items():
-        is_data = not isinstance(source, Mapping) or settings_of(TaskSettings).keys().isdisjoint(source)
-        options = {"data": source} if is_data else {**source}
+        options = task_options(name, source)
         loaded.append(load_task(name, options | ({"languages": selected[name]} if name in selected else {})))
     return _distinct([*loaded, *([] if pairs is None else [_own_pairs(pairs, columns, selected.get(PairsTask.name))])])
 

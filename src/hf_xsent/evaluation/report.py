@@ -215,7 +215,7 @@ def _verdict(task: type[EvaluationTask] | EvaluationTask, first: str, name: str,
     verdict = f"{result} (mean over group {group}); {name} - {first}: {difference}"
     of_languages = {code: Difference(*differences[code][task.main_metric]) for code in report.languages}
     clear = {code: each for code, each in of_languages.items() if each.significant}
-    if len(of_languages) > 1:
+    if len(clear) > 1 + len(of_languages) / 10:  # more than by chance, which 5% are
         for word, sign in (("higher", 1), ("lower", -1)):
             codes = [code for code, each in clear.items() if each.value * sign > 0]
             if codes and not (difference.significant and difference.value * sign > 0):

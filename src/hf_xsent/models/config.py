@@ -49,7 +49,7 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         check_settings(self)
         self.check_encoder()
 
-    def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None) -> Self:
+    def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None, trains: bool = True) -> Self:
         """Return the config with pooling, normalization, prompts and width of a starting model where it has none.
 
         Without either, the pooling is the mean. ``chosen`` are the settings that the user gave: log a warning for
@@ -59,7 +59,7 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         names = ["pooling", "normalize", "dim", *(of_prompts if self.prompts is None else ())]
         followed = {"pooling": "mean", "normalize": False} | {**start}
         config = self.copied(**{name: followed.get(name) for name in names if getattr(self, name) is None})
-        if "map" in start and (reason := self.refuses_map):
+        if "map" in start and (trains or self.languages) and (reason := self.refuses_map):
             raise RecipeError(
                 f"{reason}: it cannot start from a model with a module Dense. Save the encoder alone (AutoModel and "
                 "AutoTokenizer: from_pretrained, save_pretrained), and start from that"

@@ -79,9 +79,9 @@ class DualPivotConfig(ExtractionSettings, AlignmentConfig):
             if getattr(self, name):
                 raise RecipeError(f"dual pivot trains only a mix of layers and a linear map: remove {name}")
 
-    def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None) -> Self:
+    def following(self, start: Mapping[str, Any], chosen: Collection[str] | None = None, trains: bool = True) -> Self:
         """Return the config that follows a starting model, also in its layers."""
-        config = super().following(start, chosen)
+        config = super().following(start, chosen, trains)
         return config if config.layers is not None else config.copied(layers=start.get("layers"))
 
     @property

@@ -65,7 +65,7 @@ def save_model(
     plain = {name: weight.to(dtype).contiguous() for name, weight in plain.items()}
     with quiet_loading():
         model.encoder.save_pretrained(folder, state_dict=plain, max_shard_size=max_shard_size)
-    sharded = any(folder.glob("model-*.safetensors"))  # transformers leaves the file or the index of an earlier save
+    sharded = any(folder.glob("model-?????-of-?????.safetensors"))
     remove(folder / ("model.safetensors" if sharded else "model.safetensors.index.json"))
     (folder / HEADS_FILE).unlink(missing_ok=True)
     if others:

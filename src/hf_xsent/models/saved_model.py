@@ -147,7 +147,7 @@ class SavedModel(PreTrainedModel):
                 start.lora_rank = None  # saved merged, too
             if "prompts" in settings:
                 start.default_prompt_name = None  # one of the saved prompts
-            config = cls.config_of(start, settings).following(stated)
+            config = cls.config_of(start, settings).following(stated, trains=cls.trains)
             check_languages(name, config, split_config(of_folder)[1])
         else:
             config = cls.config_of(None, settings).following(stated, settings)

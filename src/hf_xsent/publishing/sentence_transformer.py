@@ -15,7 +15,7 @@ from transformers import Trainer
 from hf_xsent.errors import ModelError, import_extra
 from hf_xsent.files import file_digest, is_local, writing
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.loading import SETTINGS, quiet_loading
+from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
 from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.publishing.averaging import average_weights
@@ -141,6 +141,8 @@ def _add_formats(settings: ExportSettings, folder: Path) -> None:
 def _embedder(model: SentenceEncoder | str | Path, settings: ExportSettings) -> SentenceEmbedder:
     tokenizer = settings.tokenizer
     options: dict[str, Any] = {"max_length": settings.max_length, "dim": settings.dim}
+    if isinstance(tokenizer, str):
+        tokenizer = load_tokenizer(tokenizer)
     if isinstance(model, SentenceEncoder):
         tokenizer = tokenizer or model.find_tokenizer()
         if tokenizer is None:

@@ -26,7 +26,7 @@ RESULTS, TABLE = "results.json", "results.txt"  # of a fine-tuned model
 RUN_FACTS = "training.json"  # the facts of the training of a run, checkpoint or export, and those that publish adds
 BITEXT_FILE = "bitext.json"  # how many pairs were read and removed
 _REPORTS = (RECIPE_FILE, BITEXT_FILE, RESULTS, TABLE)
-_BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # measurements and cached features may precede a run
+_BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # metrics of a run that saved nothing, and cached features
 _SHOWN = 8  # differences in an error
 _ANOTHER_RUN = (
     "the output folder {} holds a run: continue it with --resume or replace it with --overwrite "
@@ -276,7 +276,7 @@ class Run:
         return changed
 
     def _has_model(self, state: RunState) -> bool:
-        return all((self.folder / name).exists() for name in state.files)
+        return all((self.folder / name).exists() for name in state.files if name != "README.md")
 
 
 def _text(value: Any) -> str:

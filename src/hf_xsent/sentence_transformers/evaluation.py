@@ -6,6 +6,7 @@ from typing import Any
 
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.task import EvaluationTask, ModelEncoder
 
 
@@ -26,6 +27,11 @@ class TaskEvaluator(SentenceEvaluator):
 
     def __init__(self, task: EvaluationTask) -> None:
         super().__init__()
+        if not isinstance(task, EvaluationTask):
+            raise RecipeError(
+                f"TaskEvaluator takes one task, not a {type(task).__name__}: give "
+                "evaluator=[TaskEvaluator(task) for task in tasks]"
+            )
         self.task = task
         self.name = task.name
         self.primary_metric = f"{task.name}_mean"

@@ -37,7 +37,7 @@ def command_help(name: str, kind: Any) -> str:
 def parameters_help(fields: Mapping[str, Field[Any]]) -> str:
     """Return what ``help()`` says of each parameter of a function."""
     layout = textwrap.TextWrapper(_WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
-    texts = (f"{name}: {without_dashes(help_of(field))}" for name, field in fields.items())
+    texts = (f"{name}: {without_dashes(help_of(field)).replace('%%', '%')}" for name, field in fields.items())
     return "\n".join(["Parameters:", *map(layout.fill, texts)])
 
 

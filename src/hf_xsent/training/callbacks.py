@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import resource
 import signal
 import threading
@@ -27,6 +28,7 @@ from hf_xsent.runs.run import METRICS_FILE
 logger = logging.getLogger(__name__)
 
 _ONE_CTRL_C = 1.0  # seconds: torchrun repeats the signal that the terminal has sent to all processes already
+_WORKER_LIVES = 5.0  # seconds after SIGTERM
 _EASY = 95.0  # dev accuracy
 _SHOWN = ("loss", "eval_accuracy", "eval_beside", "eval_f1", "pairs_per_second")
 
@@ -212,8 +214,17 @@ class StopOnSignal(TrainerCallback):
 
 
 def outlive_sigterm(_: int) -> None:
-    """Let a worker of a DataLoader ignore SIGTERM, which may reach all processes: its trainer ends the step."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """Let a worker of a DataLoader live some seconds after SIGTERM, which may reach all processes.
+
+    Its trainer ends the step meanwhile, and takes an exit code of 0 for no failure.
+    """
+
+    def end_later(*_: Any) -> None:
+        timer = threading.Timer(_WORKER_LIVES, os._exit, (0,))
+        timer.daemon = True
+        timer.start()
+
+    signal.signal(signal.SIGTERM, end_later)
 
 
 class SaveAfterEpoch(TrainerCallback):

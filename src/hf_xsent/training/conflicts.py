@@ -39,6 +39,7 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "{0} of the arguments has no effect: give --resume, which continues the run in the output folder (from Python: "
         "train(resume_from_checkpoint=True))"
     ),
+    ("save_only_model",): "{0} saves no state from which a stopped run could resume: drop it",
     ("torch_compile|torch_compile_backend|torch_compile_mode",): (
         "{0} would compile the step again for every new batch length: drop it"
     ),

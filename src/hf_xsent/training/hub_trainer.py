@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,9 +12,15 @@ from huggingface_hub import upload_folder
 from huggingface_hub.errors import HTTPError
 from transformers import Trainer
 
-from hf_xsent.errors import OutputError, TrainingError
+from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.publishing.export_folder import OF_EXPORTS
 from hf_xsent.runs.run import METRICS_FILE, RECIPE_FILE
+
+
+def refuse_facts(facts: Mapping[str, Any]) -> None:
+    """Raise an error for facts of a card, which transformers' Trainer takes and ``publish`` states here."""
+    if facts:
+        raise RecipeError(f"{', '.join(facts)}: a card gets its facts from the run, and others by hf-xsent publish")
 
 
 class HubTrainer(Trainer):
@@ -22,7 +29,7 @@ class HubTrainer(Trainer):
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
         """Create the repository before training, so that a missing token or network ends the run at once."""
         try:
-            super().init_hf_repo(token, private)
+            super().init_hf_repo(token, **({} if private is None else {"private": private}))
         except (OSError, ValueError, HTTPError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise OutputError(
@@ -32,15 +39,17 @@ class HubTrainer(Trainer):
 
     model: Any  # without the wrappers of data parallelism, which are around the model that ``compute_loss`` gets
 
-    def push_to_hub(  # type: ignore[override]
+    def push_to_hub(
         self,
         commit_message: str | None = "End of training",
         blocking: bool = True,
         token: str | None = None,
         revision: str | None = None,
         private: bool | None = None,
+        **facts: Any,
     ) -> Any:
         """Upload the finished model with its card, recipe and metrics, without checkpoints, and wait."""
+        refuse_facts(facts)
         self.check_trained()
         if self.hub_model_id is None:
             self.init_hf_repo(token, private)

@@ -40,7 +40,7 @@ def pairs_per_step(arguments: AlignmentTrainingArguments, pairs: int) -> int:
     """Return the pairs of one optimizer step, over all processes; a step has no more than all ``pairs``."""
     batch = arguments.train_batch_size * arguments.world_size
     whole = batch * arguments.gradient_accumulation_steps
-    return whole if pairs >= whole else pairs - pairs % min(batch, pairs)
+    return whole if pairs >= whole else pairs - pairs % min(batch, pairs or batch)
 
 
 def count_steps(arguments: AlignmentTrainingArguments, pairs: int) -> int:

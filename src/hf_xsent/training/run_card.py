@@ -98,7 +98,7 @@ def facts_of_trainer(trainer: Any) -> dict[str, Any]:
 def _training_sentences(trainer: Any) -> list[str]:
     """State the steps, and which weights are those of the model."""
     args, state = trainer.args, trainer.state
-    pairs, epochs = pairs_per_step(args, len(trainer.train_dataset)), state.epoch or 0
+    pairs, epochs = pairs_per_step(args, len(trainer.train_dataset or ())), state.epoch or 0
     sentences = [f"Training took {state.global_step:,} steps of {pairs:,} pairs ({epochs:.2f} epochs)."]
     step = state.best_global_step
     if _is_best(trainer) and step not in (None, state.global_step):

@@ -14,6 +14,7 @@ from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.runs.origin import Origin
 from hf_xsent.runs.run import BITEXT_FILE, RUN_FACTS
 from hf_xsent.training.checkpoints import SavingTrainer
+from hf_xsent.training.hub_trainer import refuse_facts
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
 from hf_xsent.training.retention import Retention, identify_retention
 from hf_xsent.training.run_card import (
@@ -92,8 +93,9 @@ class RunTrainer(SavingTrainer):
         save_model(self.model, folder, heads=False)
         write_run_card(self, folder, name=name)
 
-    def create_model_card(self) -> None:  # type: ignore[override]
+    def create_model_card(self, **facts: Any) -> None:  # type: ignore[override]
         """Write the model card of the run, and the model that it describes, unless that is saved."""
+        refuse_facts(facts)
         self.check_trained()
         folder = Path(str(self.args.output_dir))
         if not (folder / "config.json").is_file():

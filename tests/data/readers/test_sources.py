@@ -266,10 +266,17 @@ def test_the_column_language_of_a_file_has_the_language_of_each_pair(tmp_path: P
     path = _write(tmp_path / f"p.{suffix}", ("source", "target", "language"), [(*PAIRS[0], "de"), (*PAIRS[1], "fr")])
     assert _read(path) == {"de": PAIRS[:1], "fr": PAIRS[1:]}
     assert _read(f"fr={path}") == {"fr": PAIRS[1:]} and _read(f"und={path}") == {"und": PAIRS}
-    with pytest.raises(DataError, match="has no pairs of sw, but of de, fr, by its column of languages"):
+    with pytest.raises(DataError, match="has no pairs of sw, but 1 of de, 1 of fr, by its column of languages"):
         _read(f"sw={path}")
     own = _write(tmp_path / f"own.{suffix}", ("lang", "theirs", "ours"), [("de", *PAIRS[0]), ("fr", *PAIRS[1])])
     assert _read(own, columns=("theirs", "ours")) == {"de": PAIRS[:1], "fr": PAIRS[1:]}
+    names = [f"Their {suffix}", f"Our {suffix}"]
+    own = _write(tmp_path / f"own.{suffix}", ("Lang", *names), [("de-AT", *PAIRS[0]), ("mon", *PAIRS[1])])
+    assert _read(own, columns=names) == {"de-AT": PAIRS[:1], "mon": PAIRS[1:]}
+    for code, pairs in (("de", PAIRS[:1]), ("mn", PAIRS[1:])):
+        assert _read(f"{code}={own}", columns=names) == {code: pairs}
+    style = _write(tmp_path / f"style.{suffix}", ("source", "target", "lang"), [(*pair, "formal") for pair in PAIRS])
+    assert _read(f"de={style}") == {"de": PAIRS}
     path = _write(tmp_path / f"q.{suffix}", ("source", "target", "Lang"), [(*PAIRS[0], "de"), (*PAIRS[1], "slang")])
     with pytest.raises(DataError, match=rf"q.{suffix}:\d: its language is 'slang', not a code"):
         _read(path)

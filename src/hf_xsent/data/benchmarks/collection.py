@@ -97,11 +97,17 @@ def _write(collection: Mapping[str, Any], folder: Path) -> list[Path]:
     for name in ("corpus", "queries"):
         records = collection[name]
         if isinstance(records, Mapping):
-            records = [{"_id": key, "text": text} for key, text in records.items()]
+            records = [
+                {"_id": key, **(value if isinstance(value, Mapping) else {"text": value})}
+                for key, value in records.items()
+            ]
         write_records(records, folder / f"{name}.jsonl")
+    if not isinstance(collection["qrels"], Mapping):
+        kind = type(collection["qrels"]).__name__
+        raise DataError(f"qrels is a mapping from the id of a query to those of its documents, not a {kind}")
     rows = ["query-id\tcorpus-id\tscore"]
     for query, documents in collection["qrels"].items():
-        ids = [documents] if isinstance(documents, str | int) else documents
+        ids = [documents] if isinstance(documents, str) or not isinstance(documents, Iterable) else documents
         scores = ids if isinstance(ids, Mapping) else dict.fromkeys(ids, 1)
         rows += [f"{query}\t{document}\t{score}" for document, score in scores.items()]
     (folder / "qrels.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
@@ -138,7 +144,7 @@ def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
         code = _language(place, own if own and own == own else NOT_STATED)  # not NaN
         yield place, str(name), f"{title or ''} {text}".strip(), code
     if not number:
-        raise DataError(f"{path} is empty")
+        raise DataError(f"{_place(path, 0).partition(',')[0].removesuffix(':0')} is empty")
 
 
 def _language(place: str, code: Any) -> str:

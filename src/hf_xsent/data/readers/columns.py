@@ -48,7 +48,7 @@ _NO_NAME = _Name("", frozenset())
 
 
 def is_header(cells: Sequence[str], language: str, target_language: str) -> bool:
-    """Return whether a row has usual names of both sides, one for languages, or only such as score, de or text_en.
+    """Return whether a row has usual names of both sides, or only names of columns, such as score, de or text_en.
 
     Names differ and have no punctuation. If they have languages, one is the source's or the target's, or another name
     is that of a side.
@@ -58,8 +58,7 @@ def is_header(cells: Sequence[str], language: str, target_language: str) -> bool
     >>> is_header(["fr", "es"], "de", "en"), is_header(["source", "es"], "de", "en")
     (False, True)
     """
-    lower = all(cell.isidentifier() and cell.islower() for cell in map(str.strip, cells))
-    if _usual_pair(cells, language) is not None or (len(cells) > 2 and lower and not {*cells}.isdisjoint(LANGUAGE)):
+    if _usual_pair(cells, language) is not None:
         return True
     cells = ["index" if _INDEX_OF_PANDAS.fullmatch(cell) else cell for cell in cells]
     names = [_parse_name(cell) for cell in cells]
@@ -186,7 +185,9 @@ def language_in(value: str, target_language: str) -> str:
     >>> [language_in(value, "en") for value in ("deu", "Swahili", "en-pt_BR", "zh-CN", "und", "news")]
     ['deu', 'sw', 'pt_BR', 'zh-CN', 'und', '']
     """
-    return value if value == "und" else code_at_end(value, target_language) or _parse_name(value).tag
+    if value == "und" or (code := code_at_end(value, target_language)):
+        return value if value == "und" else str(code)
+    return value if language_of_tag(value) else _parse_name(value).tag
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import Any, Literal, TypeVar
@@ -25,7 +26,7 @@ from hf_xsent.data.readers.columns import (
     names_of_sides,
 )
 from hf_xsent.data.readers.compression import lines_or_errors
-from hf_xsent.data.readers.fields import LICENCE, LICENSE, PAIR_FIELDS, LinkedPair, checked_pair
+from hf_xsent.data.readers.fields import LEDGER, LICENCE, LICENSE, PAIR_FIELDS, LinkedPair, checked_pair
 from hf_xsent.data.readers.records import (
     names_of,
     names_of_parquet,
@@ -93,9 +94,18 @@ def _language_of(source: BitextSource, number: int, value: Any) -> str:
     if isinstance(value, str) and (code := language_in(value, source.target_language)):
         return code
     raise DataError(
-        f"{source.place(number)}: its language is {value!r}, not a code such as de: correct it, or state the language "
-        "of all pairs, such as und"
+        f"{source.place(number)}: its language is {value!r}, not a code such as de: correct it, rename the column, or "
+        "state the language of all pairs"
     )
+
+
+def _is_of(source: BitextSource, value: Any) -> bool:
+    """Return whether a pair is of the stated language by its column ``language``; other values say nothing of it."""
+    code = language_in(value, source.target_language) if isinstance(value, str) else ""
+    if "und" in (source.language, code or "und"):
+        return True
+    own, stated = subtags_of(code), subtags_of(source.language)
+    return own[: len(stated)] == stated
 
 
 def _read(source: BitextSource) -> Numbered[Texts]:
@@ -116,12 +126,13 @@ def _read(source: BitextSource) -> Numbered[Texts]:
 def _names(source: BitextSource) -> list[str]:
     """Return the names of columns: of a header, a schema or the first record; none of a table without a header."""
     if source.format in ("tsv", "csv"):
-        cells = next((row for _, row in _rows(source) if isinstance(row, list) and len(row) > 1), [])
+        first = islice(_rows(source), _FIRST_PAIRS)
+        cells = next((row for _, row in first if isinstance(row, list) and len(row) > 1), [])
         by_name = any(isinstance(column, str) for column in source.columns or ())
         if not by_name and not is_header(cells, source.language, source.target_language):
             return []
         names = [cell.strip() for cell in cells]
-        return [f"{name} {place}" if name in names[:place] else name for place, name in enumerate(names)]
+        return [f"{name} {place}" if name and name in names[:place] else name for place, name in enumerate(names)]
     if source.format == "parquet":
         return names_of_parquet(source.path)
     if source.format in ("jsonl", "datasets"):
@@ -173,9 +184,9 @@ def _pairs_of_cells(source: BitextSource) -> Numbered[Texts]:
 def _pairs_of_records(source: BitextSource) -> Numbered[Texts]:
     """Yield the pairs of the source's language, of ``und`` all; names of columns are those of the first record."""
     sides = None if source.format in ("jsonl", "datasets") else _choose(source, _names(source))
-    others: set[str] = set()  # languages
-    has_pairs = False
-    for number, record in _records(source, [*(sides or ()), *PAIR_FIELDS[2:], LICENSE, *LANGUAGE]):
+    others, has_pairs = Counter[str](), False  # others: pairs of other languages, which are not read
+    more = LEDGER if source.format in ("tsv", "csv") else PAIR_FIELDS[2:]
+    for number, record in _records(source, [*(sides or ()), *more, LICENSE, *LANGUAGE]):
         if isinstance(record, DataError):
             yield number, record
             continue
@@ -183,26 +194,28 @@ def _pairs_of_records(source: BitextSource) -> Numbered[Texts]:
             yield number, DataError(f"{source.place(number)}: a pair needs two columns, not only {', '.join(names)}")
             continue
         sides = sides or _choose(source, names)
-        more = {name.lower(): value for name, value in record.items()}
-        more[LICENCE] = more.get(LICENCE) or more.get(LICENSE)
-        own = next((more[name] for name in LANGUAGE if name in more), None)
+        fields = {name.lower(): value for name, value in record.items()}
+        fields[LICENCE] = fields.get(LICENCE) or fields.get(LICENSE)
+        own = next((fields[name] for name in LANGUAGE if name in fields), None)
         if own and not source.stated:
             raise DataError(
-                f"{source.name}: languages in a column are read of local data whose first record has them: state a "
-                f"language, as in de={source.path}, or und={source.path} for all pairs as a mixture"
+                f"{source.name}: its column of languages is read of local files whose first record has it: state a "
+                f"language, as in de={source.path}, or und={source.path} for all pairs; in Python, pass a Dataset"
             )
-        if source.language != "und" and own and own == own:  # not NaN
-            code = _language_of(source, number, own)
-            if subtags_of(code) != subtags_of(source.language):
-                others.add(code)
-                continue
-        has_pairs = True
-        yield number, (*(value_of(record, side) for side in sides), *map(more.get, PAIR_FIELDS[2:]))
-    if others and not has_pairs:
-        raise DataError(
-            f"{source.name} has no pairs of {source.language}, but of {', '.join(sorted(others))}, by its column of "
-            "languages: state one of these, or und for all pairs as a mixture"
-        )
+        if _is_of(source, own):
+            has_pairs = True
+            read = (fields.get(name) if name in more else None for name in PAIR_FIELDS[2:])
+            yield number, (*(value_of(record, side) for side in sides), *read)
+        else:
+            others[str(own)] += 1
+    if others:
+        counts = ", ".join(f"{count} of {name}" for name, count in others.most_common())
+        if not has_pairs:
+            raise DataError(
+                f"{source.name} has no pairs of {source.language}, but {counts}, by its column of languages: state one "
+                "of these, or und for all pairs; or rename the column"
+            )
+        logger.info("%s: only its pairs of %s are read, not %s", source.name, source.language, counts)
 
 
 def _choose(source: BitextSource, names: list[str]) -> tuple[str, str]:

@@ -9,12 +9,14 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import code_at_end
+from hf_xsent.data.languages import code_at_end, find_language
+from hf_xsent.data.readers.columns import LANGUAGE, language_in, language_of_columns
 from hf_xsent.data.readers.hub import choose_split
 from hf_xsent.data.readers.records import rows_of_dataset
 from hf_xsent.data.readers.sources import BitextSource
@@ -40,30 +42,47 @@ def holds_pairs(data: Any) -> bool:
     return is_in_memory(data) or (isinstance(data, Mapping) and any(map(is_in_memory, data.values())))
 
 
-def write_pairs(data: Any, folder: Path, template: BitextSource) -> BitextSource:
-    """Write the pairs of ``data`` to a JSONL file, and return the source of this file.
+def write_pairs(data: Any, folder: Path, template: BitextSource) -> list[BitextSource]:
+    """Write the pairs of ``data`` to JSONL files, one per language, and return sources of these files.
 
-    If the template states no language, it may be in the name of the data set's config, such as en-de.
+    If the template states no language, that of a pair is the value of its column ``language`` or ``lang``, else the
+    name of its column that is not the target language's, else the code in the name of the data set's config, such as
+    en-de, else ``und``.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        path = Path(temporary) / "pairs.jsonl"
-        write_records(data, path, template.split)
-        if not path.stat().st_size:
-            raise DataError("the data hold no pairs: give at least one")
-        with path.open("rb") as lines:
-            final = folder / f"{digest(lines)}.jsonl"
-        if not final.is_file():  # its time is part of the cache key
-            move_into_place(path, final)
     config = str(getattr(getattr(data, "info", None), "config_name", ""))
-    code = None if template.stated else code_at_end(config, template.target_language)
-    return replace(template, path=str(final), language=code or template.language, stated=template.stated or bool(code))
+    usual = template.language if template.stated else code_at_end(config, template.target_language) or "und"
+    folder.mkdir(parents=True, exist_ok=True)
+    files: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        with ExitStack() as stack:
+            for number, record in enumerate(_records(data, template.split), start=1):
+                code = usual if template.stated else _language_of(record, number, template.target_language) or usual
+                if code not in files:
+                    find_language(code)
+                    path = Path(temporary) / f"{len(files)}.jsonl"
+                    files[code] = stack.enter_context(path.open("w", encoding="utf-8", errors="surrogatepass"))
+                files[code].write(json.dumps(record, ensure_ascii=False, default=_described) + "\n")
+        if not files:
+            raise DataError("the data hold no pairs: give at least one")
+        return [
+            replace(template, path=str(_final(Path(file.name), folder)), language=code, stated=True)
+            for code, file in files.items()
+        ]
 
 
-def write_records(data: Any, path: Path, split: str = "train") -> None:
+def _final(path: Path, folder: Path) -> Path:
+    """Rename a file to the hash of its content; do not replace a file, since its time is part of the cache key."""
+    with path.open("rb") as lines:
+        final = folder / f"{digest(lines)}.jsonl"
+    if not final.is_file():
+        move_into_place(path, final)
+    return final
+
+
+def write_records(data: Any, path: Path) -> None:
     """Write a data set, data frame or list of records to a JSONL file."""
     with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
-        for record in _records(data, split):
+        for record in _records(data, "train"):
             file.write(json.dumps(record, ensure_ascii=False, default=_described) + "\n")
 
 
@@ -91,6 +110,16 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
             yield {"source": item[0], "target": item[1]}
         else:
             raise DataError(f"pair {number} is {shortened(item)}: give (source, target), or a record with columns")
+
+
+def _language_of(record: Mapping[str, Any], number: int, target_language: str) -> str | None:
+    """Return the value of the column language or lang, else the language of the columns' names, None without any."""
+    if column := next((name for name in LANGUAGE if name in record), None):
+        if not (code := record[column]) or code != code:  # NaN
+            raise DataError(f"pair {number} has no {column}: give its code, and und if it is unknown")
+        return language_in(str(code), target_language) or str(code)
+    nested = record.get("translation")
+    return language_of_columns(tuple(nested if isinstance(nested, Mapping) else record), target_language)
 
 
 def _is_dataset(data: Any) -> bool:

@@ -38,7 +38,8 @@ def resolve_sources(
 
     The arguments are those of `load_bitext`. Pairs in memory are written to files below ``cache_dir``.
     """
-    template = BitextSource("und", "", target_language, split=split, stated=False)
+    every = columns.get("") if isinstance(columns, Mapping) else columns
+    template = BitextSource("und", "", target_language, every, split, stated=False)
     resolved: dict[str, list[BitextSource]] = {}
     sources = _sources(data, template, Path(cache_dir or default_cache_dir()) / IN_MEMORY)
     for source in state_columns(sources, columns):
@@ -113,7 +114,7 @@ def _sources(data: Any, template: BitextSource, folder: Path) -> Iterator[Bitext
         if isinstance(item, BitextSource):
             yield item
         elif is_in_memory(item):
-            yield from _by_language(write_pairs(item, folder, _stating(template, key)))
+            yield from write_pairs(item, folder, _stating(template, key))
         elif key is None and (parts := re.fullmatch(rf"({CODE})=(.+)", fspath(item))):
             yield from _expand(parts[2], _stating(template, parts[1]))
         else:
