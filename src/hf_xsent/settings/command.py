@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from functools import update_wrapper
@@ -39,8 +40,8 @@ class Command(Generic[Settings, Result]):
     >>> @command(GreetSettings)
     ... def greet(settings):
     ...     return f"hello {settings.name} " * settings.times
-    >>> print(greet.__doc__.splitlines()[-1])
-        times: Greet N times. (at least 1; default: 1)
+    >>> print(greet.__doc__.splitlines()[-1].strip())
+    times: Greet N times. (at least 1; default: 1)
     >>> greet("Ada", times=2) == greet(GreetSettings("Ada", 2)) == greet.run(["Ada", "--times", "2"])
     True
     """
@@ -63,7 +64,8 @@ class Command(Generic[Settings, Result]):
         of_transformers = {name for name, field in self.fields.items() if {*field.metadata} == {"help"}}
         own = {name: field for name, field in self.fields.items() if name not in of_transformers}
         self.__signature__ = self._signature(own, bool(of_transformers))
-        self.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{parameters_help(own)}"
+        about = textwrap.indent(parameters_help(own), " " * 4)  # as docstrings of functions are
+        self.__doc__ = f"{(function.__doc__ or '').rstrip()}\n\n{about}"
 
     def __get__(self, instance: Any, owner: Any = None) -> Self:
         """Be a routine for ``help()``, which then shows the signature."""
