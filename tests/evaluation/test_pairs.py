@@ -207,6 +207,9 @@ def test_a_data_frame_takes_the_place_of_tasks(library: str, pairs: list[tuple[s
             assert report.languages["de"]["pairs"] == (3 if "data" in tasks["pairs"] else len(pairs))
     (report,) = evaluate(model, frame).reports
     assert report.languages["de"]["pairs"] == len(pairs) and report.data == ""
+    rows = dict(zip(("de", "en"), zip(*pairs, strict=True), strict=True))
+    splits = DatasetDict(train=Dataset.from_dict(rows), test=Dataset.from_dict(rows).select([0, 1]))
+    assert evaluate(model, {"pairs": splits}).reports[0].languages["de"]["pairs"] == 2
 
 
 @pytest.mark.parametrize("most", [100, 4])

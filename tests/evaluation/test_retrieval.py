@@ -17,7 +17,8 @@ from datasets import Dataset
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
 from hf_xsent import SentenceEmbedder, evaluate
-from hf_xsent.data.benchmarks.collection import load_collection
+from hf_xsent.data.benchmarks.collection import load_collection, store_collection
+from hf_xsent.data.readers.resolving import default_cache_dir
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation import retrieval as module
 from hf_xsent.evaluation.retrieval import RetrievalTask
@@ -268,6 +269,10 @@ def test_a_folder_without_judgements_is_refused(tmp_path: Path) -> None:
         load_collection(folder)
 
 
+def _load(collection: dict[str, Any]) -> Any:
+    return RetrievalTask.load(store_collection(collection, default_cache_dir())).sets
+
+
 def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None:
     judged = _judgements()
     folder = _folder(tmp_path, judged)
@@ -291,17 +296,21 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
     for ids in ("d1", ["d1"]):
         of_ids = plain | {"queries": {"reset_password": "text q1?token=1"}, "qrels": {"reset_password": ids}}
         (report,) = evaluate(MODEL, {"retrieval": of_ids}).reports
-        (alone,) = load_collection(of_ids)
+        (alone,) = _load(of_ids)
         assert [*alone.relevant[0].values()] == [1.0] and report.groups["all"]["pairs"] == 1
     titled = {"corpus": {0: {"title": "A", "text": "b"}}, "qrels": {"q1": np.int64(0)}}
-    assert load_collection(plain | titled)[0].passages == ["A b"]
+    assert _load(plain | titled)[0].passages == ["A b"]
+    with pytest.raises(DataError, match="^the collection: no query has a relevant document"):
+        _load(plain | {"qrels": {"q1": {"d1": 0}}})
+    with pytest.raises(DataError, match="^the corpus is empty"):
+        _load(plain | {"corpus": {}})
     with pytest.raises(DataError, match="qrels is a mapping from the id of a query to .*, not a list"):
-        load_collection(plain | {"qrels": ["q1"]})
+        _load(plain | {"qrels": ["q1"]})
     with pytest.raises(DataError, match=r"^the qrels, record 1: corpus.jsonl has no _id 'd999'"):
-        load_collection(plain | {"qrels": {"q1": ["d999"]}})
+        _load(plain | {"qrels": {"q1": ["d999"]}})
     with pytest.raises(DataError, match=r"^the corpus, record 2: a record has the fields _id and text"):
-        load_collection(plain | {"corpus": [corpus[0], {"text": "a"}]})
+        _load(plain | {"corpus": [corpus[0], {"text": "a"}]})
     missing = [record | {"language": float("nan")} for record in corpus]
-    assert {*load_collection({"corpus": missing, "queries": queries, "qrels": qrels})[0].document_languages} == {"und"}
+    assert {*_load({"corpus": missing, "queries": queries, "qrels": qrels})[0].document_languages} == {"und"}
     with pytest.raises(DataError, match="a collection in memory has corpus, queries and qrels, not corpus"):
         evaluate(MODEL, {"retrieval": {"corpus": texts}})

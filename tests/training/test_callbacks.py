@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from training_run import Run, unfinish
 
 from hf_xsent.errors import Interrupted, Stopped
 from hf_xsent.runs.run import checkpoint_step, checkpoints_of
+from hf_xsent.training import callbacks
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.callbacks import ProgressBar, StopOnSignal, read_metrics
 
@@ -135,3 +137,23 @@ def test_a_second_ctrl_c_stops_at_once_but_an_echo_of_the_first_does_not(monkeyp
             os.kill(os.getpid(), signal.SIGINT)
     finally:
         stop.on_train_end(ARGUMENTS, STATE, SimpleNamespace())
+
+
+def test_a_worker_lives_some_seconds_after_sigterm_and_ends_without_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callbacks, "_WORKER_LIVES", 1.0)
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+
+    def work() -> None:
+        callbacks.outlive_sigterm(0)
+        ready.set()
+        time.sleep(60)
+
+    worker: Any = context.Process(target=work)
+    worker.start()
+    assert ready.wait(20)
+    os.kill(worker.pid, signal.SIGTERM)
+    worker.join(0.3)
+    assert worker.is_alive()
+    worker.join(20)
+    assert worker.exitcode == 0

@@ -104,7 +104,8 @@ def check_options(name: str, options: Any) -> TaskSettings:
 
 def task_options(name: str, source: Any) -> dict[str, Any]:
     """Return the options of a task, for which its data alone may stand: a folder, pairs, or a collection."""
-    is_data = not isinstance(source, Mapping) or (name == RetrievalTask.name and "corpus" in source)
+    is_data = not isinstance(source, Mapping) or is_in_memory(source)
+    is_data = is_data or (name == RetrievalTask.name and "corpus" in source)
     is_data = is_data or (name == PairsTask.name and all(language_of_tag(str(key)) for key in source))
     return {"data": source} if is_data else {**source}
 

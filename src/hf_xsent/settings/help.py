@@ -37,8 +37,12 @@ def command_help(name: str, kind: Any) -> str:
 def parameters_help(fields: Mapping[str, Field[Any]]) -> str:
     """Return what ``help()`` says of each parameter of a function."""
     layout = textwrap.TextWrapper(_WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
-    texts = (f"{name}: {without_dashes(help_of(field)).replace('%%', '%')}" for name, field in fields.items())
-    return "\n".join(["Parameters:", *map(layout.fill, texts)])
+    explained = {
+        name: help_of(field).replace("%%", "%") for name, field in fields.items() if field.metadata.get("help")
+    }
+    return "\n".join(
+        ["Parameters:", *(layout.fill(f"{name}: {without_dashes(explained[name])}") for name in explained)]
+    )
 
 
 def topic_help(groups: Mapping[str, tuple[type, ...]]) -> str:

@@ -14,7 +14,6 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import compressed_or_not, json_lines, lines
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.data.readers.in_memory import write_records
-from hf_xsent.data.readers.resolving import default_cache_dir
 from hf_xsent.data.readers.sources import IN_MEMORY, nearest_file
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, file_digest, move_into_place
@@ -37,18 +36,16 @@ class Collection:
     relevant: list[dict[int, float]]  # of each query: documents by their places, and scores above 0
 
 
-def load_collection(source: Any, languages: Iterable[str] | None = None) -> list[Collection]:
+def load_collection(source: str | PathLike[str], languages: Iterable[str] | None = None) -> list[Collection]:
     """Load a folder with ``corpus.jsonl``, ``queries.jsonl``, and ``qrels/test.tsv`` or ``qrels.tsv``.
 
     A document has ``_id``, ``text`` and perhaps ``title``, a query ``_id`` and ``text``; both perhaps ``language``.
     Records of the corpus with one ``_id`` are passages of one document, which is as near as its nearest passage.
     Judgements are lines of query id, document id and score, with or without a header, or in TREC's four columns.
     Queries without a relevant document are omitted. ``languages`` are those of the queries to keep.
-
-    Instead of a folder, a mapping has ``corpus`` and ``queries``, in memory or as texts by id, and ``qrels``: by the id
-    of a query its document or documents, or their scores by id.
     """
-    folder = store_collection(source, default_cache_dir()) if isinstance(source, Mapping) else Path(source)
+    folder = Path(source)
+    what: Any = "the collection" if folder.parent.name == IN_MEMORY else folder  # what messages call it
     corpus = [*_records(_find(folder, "corpus.jsonl"))]
     documents = dict[str, str]()
     for _, name, _, code in corpus:
@@ -61,24 +58,28 @@ def load_collection(source: Any, languages: Iterable[str] | None = None) -> list
     judged = _read_judgements(_find(folder, "qrels/test.tsv", "qrels.tsv"), queries, documents)
     measured = {name: queries[name] for name in queries if judged.get(name)}
     if not measured:
-        raise DataError(f"{folder}: no query has a relevant document: judgements need scores above 0")
+        raise DataError(f"{what}: no query has a relevant document: judgements need scores above 0")
     if omitted := len(queries) - len(measured):
-        logger.info("%s: %d of %d queries have no relevant document and are omitted", folder, omitted, len(queries))
+        logger.info("%s: %d of %d queries have no relevant document and are omitted", what, omitted, len(queries))
     codes = None if languages is None else [find_language(code).code for code in languages]
-    chosen = select_names(folder, dict.fromkeys(code for _, code in measured.values()), codes)
+    chosen = select_names(what, dict.fromkeys(code for _, code in measured.values()), codes)
     measured = {name: query for name, query in measured.items() if query[1] in chosen}
     places = {name: place for place, name in enumerate(documents)}
     relevant = [{places[document]: score for document, score in judged[name].items()} for name in measured]
     questions, question_codes = ([*side] for side in zip(*measured.values(), strict=True))
     codes_of_all = [*documents.values(), *question_codes]
     if 0 < (unknown := codes_of_all.count(NOT_STATED)) < len(codes_of_all):
-        logger.info("%s: the share of the own language needs a language of each record, %d have none", folder, unknown)
+        logger.info("%s: the share of the own language needs a language of each record, %d have none", what, unknown)
     passages, document_of = [text for _, _, text, _ in corpus], [places[name] for _, name, _, _ in corpus]
     return [Collection(passages, document_of, [*documents.values()], questions, question_codes, relevant)]
 
 
 def store_collection(collection: Mapping[str, Any], cache_dir: str | PathLike[str]) -> Path:
-    """Write a collection in memory to a folder in the cache, whose name is a hash of its content."""
+    """Write a collection in memory to a folder in the cache, whose name is a hash of its content.
+
+    It has ``corpus`` and ``queries``, each with its records or with texts by id, and ``qrels``: by the id of a query
+    its document or documents, or their scores by id.
+    """
     root = Path(cache_dir, IN_MEMORY)
     root.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=root) as temporary:
@@ -115,10 +116,11 @@ def _write(collection: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def _place(path: Path, number: int) -> str:
-    """Return what messages call a line of a file, or a record of a collection that was in memory."""
+    """Return what messages call a line of a file (of 0, the file), or a record of a collection that was in memory."""
     if path.parent.parent.name != IN_MEMORY:
-        return f"{path}:{number}"
-    return f"the {path.stem}, record {number - (path.suffix == '.tsv')}"  # after a header
+        return f"{path}:{number}" if number else str(path)
+    number -= path.suffix == ".tsv"  # its header
+    return f"the {path.stem}, record {number}" if number else f"the {path.stem}"
 
 
 def _find(folder: Path, *names: str) -> Path:
@@ -144,7 +146,7 @@ def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
         code = _language(place, own if own and own == own else NOT_STATED)  # not NaN
         yield place, str(name), f"{title or ''} {text}".strip(), code
     if not number:
-        raise DataError(f"{_place(path, 0).partition(',')[0].removesuffix(':0')} is empty")
+        raise DataError(f"{_place(path, 0)} is empty")
 
 
 def _language(place: str, code: Any) -> str:

@@ -185,9 +185,8 @@ def language_in(value: str, target_language: str) -> str:
     >>> [language_in(value, "en") for value in ("deu", "Swahili", "en-pt_BR", "zh-CN", "und", "news")]
     ['deu', 'sw', 'pt_BR', 'zh-CN', 'und', '']
     """
-    if value == "und" or (code := code_at_end(value, target_language)):
-        return value if value == "und" else str(code)
-    return value if language_of_tag(value) else _parse_name(value).tag
+    code = code_at_end(value, target_language)
+    return code or (value if language_of_tag(value) else _parse_name(value).tag)
 
 
 @cache

@@ -100,12 +100,12 @@ def _language_of(source: BitextSource, number: int, value: Any) -> str:
 
 
 def _is_of(source: BitextSource, value: Any) -> bool:
-    """Return whether a pair is of the stated language by its column ``language``; other values say nothing of it."""
+    """Return whether a pair is of the source's language by its column ``language``, if that has a code."""
     code = language_in(value, source.target_language) if isinstance(value, str) else ""
     if "und" in (source.language, code or "und"):
         return True
-    own, stated = subtags_of(code), subtags_of(source.language)
-    return own[: len(stated)] == stated
+    wanted = subtags_of(source.language)  # de includes de-AT
+    return subtags_of(code)[: len(wanted)] == wanted
 
 
 def _read(source: BitextSource) -> Numbered[Texts]:

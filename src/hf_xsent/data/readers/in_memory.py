@@ -61,7 +61,7 @@ def write_pairs(data: Any, folder: Path, template: BitextSource) -> list[BitextS
                     find_language(code)
                     path = Path(temporary) / f"{len(files)}.jsonl"
                     files[code] = stack.enter_context(path.open("w", encoding="utf-8", errors="surrogatepass"))
-                files[code].write(json.dumps(record, ensure_ascii=False, default=_described) + "\n")
+                files[code].write(_line(record))
         if not files:
             raise DataError("the data hold no pairs: give at least one")
         return [
@@ -82,8 +82,11 @@ def _final(path: Path, folder: Path) -> Path:
 def write_records(data: Any, path: Path) -> None:
     """Write a data set, data frame or list of records to a JSONL file."""
     with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
-        for record in _records(data, "train"):
-            file.write(json.dumps(record, ensure_ascii=False, default=_described) + "\n")
+        file.writelines(map(_line, _records(data, "train")))
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, default=_described) + "\n"
 
 
 def _described(value: Any) -> Any:
