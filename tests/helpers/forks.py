@@ -34,14 +34,21 @@ CONTEXT.set_forkserver_preload(
 class Fork:
     """Run ``work(*arguments)`` in a fork that leads a process group; used like a ``subprocess.Popen``.
 
-    An integer that ``work`` returns is the exit code. What it prints is appended to the file ``log``.
+    An integer that ``work`` returns is the exit code. What it prints is appended to the file ``log``. It has
+    ``environment``, and by ``inherit`` all that this process has.
     """
 
     def __init__(
-        self, work: Callable[..., Any], *arguments: Any, log: Path, environment: Mapping[str, str] | None = None
+        self,
+        work: Callable[..., Any],
+        *arguments: Any,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        inherit: bool = True,
     ) -> None:
         self.log = log
-        options = {"environment": {**os.environ, **(environment or {})}, "folder": os.getcwd(), "log": str(log)}
+        variables = {**(os.environ if inherit else {}), **(environment or {})}
+        options = {"environment": variables, "folder": os.getcwd(), "log": str(log)}
         self._process = CONTEXT.Process(target=_work, args=(work, arguments), kwargs=options)
         self._process.start()
         self.pid = self._process.pid or 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from card_facts import STORED
+from forks import Fork
 from local_hub import TOKEN, LocalHub
 from transformers import AutoTokenizer
 
@@ -37,11 +39,9 @@ def hub() -> Iterator[LocalHub]:
 
 @pytest.fixture
 def at_the_hub(hub: LocalHub, tmp_path: Path) -> Command:
-    """Python code, or (with a tuple) an hf-xsent command, in a process whose Hub is the local one."""
+    """Python code in a new process, or (with a tuple) an hf-xsent command in a fork, whose Hub is the local one."""
 
     def start(code: str | tuple[str, ...], token: str | None = TOKEN) -> subprocess.CompletedProcess[str]:
-        if isinstance(code, tuple):
-            code = f"import sys; from hf_xsent_cli import main; sys.exit(main({list(code)!r}))"
         prefixes = ("HF_", "HUGGING")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)} | {
             "HF_ENDPOINT": hub.url,
@@ -53,8 +53,25 @@ def at_the_hub(hub: LocalHub, tmp_path: Path) -> Command:
             "PYTHONPATH": str(SOURCE),
         }
         environment |= {} if token is None else {"HF_TOKEN": token}
-        return subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=300
-        )
+        if isinstance(code, str):
+            return subprocess.run(
+                [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=300
+            )
+        files = [tmp_path / f"{name} of a command" for name in ("output", "errors")]
+        for file in files:
+            file.write_text("", "utf-8")
+        fork = Fork(_command, code, str(files[1]), log=files[0], environment=environment, inherit=False)
+        return subprocess.CompletedProcess(code, fork.wait(300), *(file.read_text("utf-8") for file in files))
 
     return start
+
+
+def _command(arguments: Sequence[str], errors: str) -> int:
+    """Run the console script; the constants of huggingface_hub, which are imported, are those of this environment."""
+    import huggingface_hub.constants
+
+    from hf_xsent_cli import main
+
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_APPEND), 2)
+    importlib.reload(huggingface_hub.constants)
+    return main([*arguments])
