@@ -20,6 +20,7 @@ from hf_xsent.logs import Progress
 
 _PROGRAM = """
 import logging, time
+import hf_xsent_cli  # without torch
 from hf_xsent.logs import Progress, configure_logging
 configure_logging()
 ours, theirs = logging.getLogger("hf_xsent.training"), logging.getLogger("transformers.trainer")
@@ -103,6 +104,7 @@ def test_a_short_a_hidden_bar_and_one_without_a_reader_write_nothing(often: pyte
 def test_collected_warnings_are_shown_to_those_who_configured_no_logging() -> None:
     code = (
         "import logging\n"
+        "import hf_xsent_cli\n"  # without torch
         "from hf_xsent.logs import collecting_warnings\n"
         "with collecting_warnings() as warnings:\n"
         "    logging.getLogger('hf_xsent.data').warning('a third language')\n"

@@ -245,7 +245,7 @@ def test_a_closed_pipe_ends_the_output_without_a_traceback(arguments: list[str])
     """As in ``hf-xsent pretrain --help | head``."""
     reader, writer = os.pipe()
     os.close(reader)
-    program = ["-c", "import sys; from hf_xsent.cli import program; program(sys.argv[1:])"]
+    program = ["-c", "import sys; from hf_xsent_cli import program; program(sys.argv[1:])"]
     done = subprocess.run([sys.executable, *program, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, "")

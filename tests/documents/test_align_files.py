@@ -5,12 +5,11 @@ import json
 import logging
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import Fork, kill_before_replacing
 
 from hf_xsent import align_document_files
 from hf_xsent.cli import main
@@ -18,24 +17,6 @@ from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.documents.align_files import COLUMNS
 from hf_xsent.errors import DataError, HfXsentError
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import test_align_files
-from conftest import Meanings
-
-count, replace = [0], Path.replace
-def counted(self, target):
-    count[0] += 1
-    if count[0] == int(sys.argv[2]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return replace(self, target)
-Path.replace = counted
-folder = Path(sys.argv[3])
-test_align_files.align(folder, Meanings())
-"""
 
 
 def text(language: str, *numbers: int) -> str:
@@ -97,9 +78,8 @@ def test_a_run_that_is_killed_ends_the_same(file: int, folders: Path, model: Any
     whole = (folders / "out.tsv").read_bytes()
     for path in [folders / "out.tsv", *(folders / "work").rglob("*.*")]:
         path.unlink()
-    code = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(file), str(folders)]
-    done = subprocess.run(code, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    fork = Fork(kill_before_replacing, file, align, folders, model, log=folders / "log.txt")
+    assert fork.wait() == -signal.SIGKILL, fork.output
     assert not (folders / "out.tsv").exists()
     align(folders, model)
     assert (folders / "out.tsv").read_bytes() == whole

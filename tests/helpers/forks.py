@@ -34,21 +34,15 @@ CONTEXT.set_forkserver_preload(
 class Fork:
     """Run ``work(*arguments)`` in a fork that leads a process group; used like a ``subprocess.Popen``.
 
-    An integer that ``work`` returns is the exit code. What it prints is appended to the file ``log``. It has
-    ``environment``, and by ``inherit`` all that this process has.
+    An integer that ``work`` returns is the exit code. What it prints is appended to the file ``log``. Its variables
+    are those of ``environment``, by default of this process.
     """
 
     def __init__(
-        self,
-        work: Callable[..., Any],
-        *arguments: Any,
-        log: Path,
-        environment: Mapping[str, str] | None = None,
-        inherit: bool = True,
+        self, work: Callable[..., Any], *arguments: Any, log: Path, environment: Mapping[str, str] | None = None
     ) -> None:
         self.log = log
-        variables = {**(os.environ if inherit else {}), **(environment or {})}
-        options = {"environment": variables, "folder": os.getcwd(), "log": str(log)}
+        options = {"environment": {**(environment or os.environ)}, "folder": os.getcwd(), "log": str(log)}
         self._process = CONTEXT.Process(target=_work, args=(work, arguments), kwargs=options)
         self._process.start()
         self.pid = self._process.pid or 0
@@ -100,7 +94,7 @@ def launch(processes: int, work: Callable[..., Any], *arguments: Any, log: Path)
     forks = []
     for rank in range(processes):
         names = {**together, "RANK": rank, "LOCAL_RANK": rank, "OMP_NUM_THREADS": 1, "CUDA_VISIBLE_DEVICES": ""}
-        environment = {name: str(value) for name, value in names.items()}
+        environment = os.environ | {name: str(value) for name, value in names.items()}
         forks.append(Fork(work, *arguments, log=log, environment=environment))
     try:
         codes = [fork.wait() for fork in forks]
@@ -109,6 +103,20 @@ def launch(processes: int, work: Callable[..., Any], *arguments: Any, log: Path)
             fork.kill()
     assert codes == [0] * processes, forks[0].output[-4000:]
     return forks[0].output
+
+
+def kill_before_replacing(file: int, work: Callable[..., Any], *arguments: Any) -> None:
+    """Run ``work`` until SIGKILL when all of this file, counted from 1, is written, but not in its place."""
+    count, replace = [0], Path.replace
+
+    def counted(self: Path, target: Path) -> Path:
+        count[0] += 1
+        if count[0] == file:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return replace(self, target)
+
+    Path.replace = counted  # type: ignore[method-assign, assignment]
+    work(*arguments)
 
 
 def _work(

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import json
+import os
 import re
+import subprocess
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import yaml
+from forks import Fork
 
 TOKEN = "hf_a_token_of_the_local_hub"
 PART = 100_000  # bytes of an upload's part
@@ -330,3 +336,40 @@ _ROUTES = [
     (r"/lfs/(\w+)", "POST", _Handler.complete),
     (rf"/{_NAME}/resolve/([^/]+)/(.+)", "GET", _Handler.resolve),
 ]
+
+
+def environment_of(hub: LocalHub, home: Path, token: str | None = TOKEN) -> dict[str, str]:
+    """Return the variables of a process whose Hub is this one."""
+    prefixes = ("HF_", "HUGGING")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)} | {
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(home / f"home of {token}"),
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_HUB_DISABLE_XET": "1",  # the LFS way, which the local Hub speaks
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+    }
+    return environment | ({} if token is None else {"HF_TOKEN": token})
+
+
+def command_at(
+    hub: LocalHub, arguments: Sequence[str], folder: Path, token: str | None = TOKEN
+) -> subprocess.CompletedProcess[str]:
+    """Run an hf-xsent command in a fork whose Hub is this one."""
+    output, errors = (folder / f"{name} of a command" for name in ("output", "errors"))
+    for file in (output, errors):
+        file.write_text("", "utf-8")
+    fork = Fork(_command, arguments, str(errors), log=output, environment=environment_of(hub, folder, token))
+    return subprocess.CompletedProcess(arguments, fork.wait(300), output.read_text("utf-8"), errors.read_text("utf-8"))
+
+
+def _command(arguments: Sequence[str], errors: str) -> int:
+    """Run the console script; the constants of huggingface_hub, which is imported, are those of this environment."""
+    import huggingface_hub.constants
+
+    from hf_xsent_cli import main
+
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_APPEND), 2)
+    importlib.reload(huggingface_hub.constants)
+    return main([*arguments])

@@ -42,9 +42,8 @@ def launched(script: Path, *arguments: str, launch: Sequence[str] = TORCHRUN, **
 
 def begin(run: Run, *flags: str, **changes: Any) -> Fork:
     """Start the script with a recipe, as ``python run_pretrain.py recipe.yaml`` does."""
-    return Fork(
-        _script, *arguments_of(run, *flags, **changes), log=_empty_log(run), environment={"OMP_NUM_THREADS": "1"}
-    )
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return Fork(_script, *arguments_of(run, *flags, **changes), log=_empty_log(run), environment=environment)
 
 
 def train_together(run: Run, *flags: str, **changes: Any) -> str:

@@ -3,16 +3,16 @@ from __future__ import annotations
 import csv
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forks import Fork, kill_before_replacing
 from numbered_words import Words
 
 from hf_xsent import Encoder, mine_files
+from hf_xsent.data import sentences
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.data.sentences import load_sentences
@@ -23,29 +23,17 @@ from hf_xsent.mining.mine import COLUMNS
 from hf_xsent.mining.parquet import TextFile
 from hf_xsent.mining.vectors import VectorStore
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-sys.path[:0] = sys.argv[1:3]
-import test_mine_files
-
-count, replace = [0], Path.replace
-def counted(self, target):
-    count[0] += 1
-    if count[0] == int(sys.argv[3]):
-        os.kill(os.getpid(), signal.SIGKILL)  # all is written, but not in its place
-    return replace(self, target)
-Path.replace = counted
-from hf_xsent.data import sentences
-sentences.ROWS_PER_BATCH = 16
-test_mine_files._mine(Path(sys.argv[4]))
-"""
 pytestmark = pytest.mark.usefixtures("small_shards")
 
 
 def _mine(folder: Path, model: Any = None, output: str = "out.tsv", **settings: Any) -> Any:
     settings.setdefault("work", folder / "work")
     return mine_files(folder / "a.txt", folder / "b.txt", folder / output, model or Words(), **settings)
+
+
+def _mine_small_shards(folder: Path) -> None:
+    sentences.ROWS_PER_BATCH = 16
+    _mine(folder)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -119,10 +107,8 @@ def test_a_stopped_run_continues_and_encodes_nothing_twice(folder: Path) -> None
 def test_a_run_that_is_killed_continues_to_the_same_end(file: int, folder: Path) -> None:
     """SIGKILL before a file is put in its place: no half is taken for whole, and no whole one is made again."""
     _mine(folder, work=folder / "whole", output="whole.tsv")
-    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")]
-    code = [sys.executable, "-c", KILLED, *paths, str(file), str(folder)]
-    done = subprocess.run(code, capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    fork = Fork(kill_before_replacing, file, _mine_small_shards, folder, log=folder / "log.txt")
+    assert fork.wait() == -signal.SIGKILL, fork.output
     assert not (folder / "out.tsv").exists()
 
     def times() -> dict[Path, int]:

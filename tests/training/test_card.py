@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from huggingface_hub import ModelCard
-from local_hub import TOKEN, LocalHub
+from local_hub import TOKEN, LocalHub, environment_of
 from training_run import Run
 from transformers import AutoTokenizer, TrainingArguments
 
@@ -28,8 +28,6 @@ from hf_xsent.errors import OutputError, TrainingError
 from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.training import hub_trainer
 from hf_xsent.training.run_card import RECIPE_FILE, _measured_sentences, recipe_of, write_recipe
-
-SOURCE = Path(__file__).parents[2] / "src"
 
 
 def test_a_run_from_python_gets_our_card(
@@ -106,20 +104,10 @@ def test_push_to_hub_sends_model_and_card(encoder_folders: dict[str, Path], pair
     command += f"--cache_dir {tmp_path}/cache --clean false --dev_pairs 0 --objectives translation_ranking=1 "
     command += "--per_device_train_batch_size 4 --push_to_hub --hub_model_id org/tiny --hub_private_repo true "
     command += "--save_steps 1 --eval_strategy no --hub_strategy every_save"
-    code = f"import sys; from hf_xsent.training.pretrain import pretrain; pretrain.run({command.split()!r})"
     with LocalHub() as hub:
-        environment = {
-            "PATH": "/usr/bin:/bin",
-            "HF_ENDPOINT": hub.url,
-            "HF_HOME": str(tmp_path / "home"),
-            "HF_HUB_DISABLE_XET": "1",
-            "HF_TOKEN": TOKEN,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(SOURCE),
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-        )
+        code = f"from hf_xsent_cli import program; program({['pretrain', *command.split()]!r})"
+        program, environment = [sys.executable, "-c", code], environment_of(hub, tmp_path)
+        done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert TOKEN not in done.stdout + done.stderr
         assert hub.repositories["org/tiny"].private
