@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import os
 import signal
 from pathlib import Path
 from typing import Any
