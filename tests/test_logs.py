@@ -66,7 +66,7 @@ def _on_a_terminal(program: str) -> str:
 
 def test_no_log_line_begins_in_the_middle_of_a_bar() -> None:
     shown = _screen(_on_a_terminal(_PROGRAM))
-    wanted = [text for n in range(8) for text in (f"step {n}: loss 0.5", f"warning {n}")]
+    wanted = [text for n in range(8) for text in (f"step {n}: loss 0.5", f"error: warning {n}")]
     lines = [line for line in shown if "step" in line or "warning" in line]
     assert [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in lines] == wanted
     (bar,) = (line for line in shown if "outer" in line)

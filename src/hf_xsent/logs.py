@@ -22,9 +22,8 @@ def configure_logging(verbose: bool = False) -> None:
     """Show log lines of this package; show those of other libraries only if ``verbose``."""
     import transformers
 
-    form = logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S")
     handler = TqdmHandler()
-    handler.setFormatter(form)
+    handler.setFormatter(_Formatter("%(asctime)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])  # no effect if the program has its own handlers
     logging.getLogger("hf_xsent").setLevel(logging.INFO)
     logging.getLogger("huggingface_hub").setLevel(logging.INFO if verbose else logging.ERROR)
@@ -46,6 +45,14 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+class _Formatter(logging.Formatter):
+    """Format the time and the message; that of a warning begins with this word."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        level = f"{record.levelname.lower()}: " if record.levelno > logging.INFO else ""
+        return f"{super().formatMessage(record)} {level}{record.message}"
 
 
 class TqdmHandler(logging.Handler):

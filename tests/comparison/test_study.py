@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
+from pandas import DataFrame
 from study_file import StudyFile
 from torch.nn import Linear
 
-from hf_xsent import SentenceEncoderForPreTraining
+from hf_xsent import SentenceEncoderForPreTraining, load_bitext
 from hf_xsent.comparison.compare import compare, list_runs
 from hf_xsent.comparison.process import measure, open_embedder
 from hf_xsent.comparison.report import report_document
@@ -21,6 +22,7 @@ from hf_xsent.comparison.results import collect
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.settings import Budget
 from hf_xsent.comparison.study import Study, read_study
+from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.errors import HfXsentError, RecipeError
 from hf_xsent.evaluation.registry import load_task
 from hf_xsent.models.loading import load_tokenizer
@@ -199,6 +201,19 @@ def test_retrieval_searches_the_target_language_of_the_study(study: StudyFile, t
         assert test_set.targets[0] == target
     with pytest.raises(RecipeError, match=r"several target languages \(en, fr\): set tasks.pairs.target_language"):
         _read(study, methods={"TR": None, "other": {"target_language": "fr"}})
+
+
+def test_pairs_in_memory_of_a_task_have_the_target_language_of_the_methods(study: StudyFile, tmp_path: Path) -> None:
+    study.write()
+    frame = DataFrame({"en": ["A dog.", "A cat."], "de": ["Ein Hund.", "Eine Katze."]})
+    content = study.content | {"data": frame, "tasks": {"pairs": frame}}
+    read = read_study(
+        [content | {"settings": study.content["settings"] | {"target_language": "de"}}], where=str(study.path)
+    )
+    (test_set,) = load_task("pairs", read.tasks["pairs"], tmp_path / "cache").sets
+    assert (test_set.language, test_set.sources[0], test_set.targets[0]) == ("en", "A dog.", "Ein Hund.")
+    data = read.methods[0].recipe["data"]
+    assert load_bitext(data, target_language="de", cleaning=None, cache_dir=tmp_path / "cache").languages == {"en": 2}
 
 
 @pytest.fixture
@@ -451,6 +466,11 @@ def test_training_pairs_that_a_task_measures_are_a_warning(study: StudyFile, cap
     settings = study.content["settings"] | {"rules": {"exclude": str(gold)}}
     _runs(study, settings=settings, tasks={"pairs": {"data": f"de={gold}"}})
     assert not [line for line in caplog.messages if "measures" in line]
+    pairs = [line.split("\t") for line in gold.read_text("utf-8").splitlines()]
+    (folder / "roen.src-tgt").write_text("".join(f"{source} ||| {target}\n" for source, target in pairs), "utf-8")
+    (folder / "roen.gold").write_text("1-1\n" * 4, "utf-8")
+    _runs(study, tasks={"word_alignment": {"data": str(folder), "choose": "roen"}})
+    assert [line for line in caplog.messages if "trains on 4 pairs of" in line and "tasks.word_alignment" in line]
 
 
 def test_a_study_in_python_names_the_files_of_pairs_in_memory(study: StudyFile) -> None:
@@ -459,9 +479,9 @@ def test_a_study_in_python_names_the_files_of_pairs_in_memory(study: StudyFile) 
     content = study.content | {"data": {"de": splits}, "tasks": {"pairs": {"data": {"de": splits}}}}
     study.write()
     read = read_study([content], where=str(study.path))
-    for (word,), count in ((read.methods[0].recipe["data"], 2), (read.tasks["pairs"]["data"], 1)):
-        code, _, path = word.partition("=")
-        assert code == "de" and len(Path(path).read_text("utf-8").splitlines()) == count
+    for data, count in ((read.methods[0].recipe["data"], 2), (read.tasks["pairs"]["data"], 1)):
+        ((source,),) = resolve_sources(data).values()
+        assert source.language == "de" and len(Path(source.path).read_text("utf-8").splitlines()) == count
     with pytest.raises(RecipeError, match="a study names models by folder or Hub id, not Linear"):
         read_study([content | {"model": Linear(1, 1)}])
 

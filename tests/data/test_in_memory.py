@@ -113,7 +113,7 @@ def test_neither_the_ledger_nor_an_index_is_a_side(load: Any) -> None:
 
 
 def test_a_language_that_is_no_code_is_named(load: Any) -> None:
-    with pytest.raises(DataError, match="unknown language code '5'"):
+    with pytest.raises(DataError, match="^the pairs: the language is 5, not a code such as de"):
         load([{"source": "ein Hund", "target": "a dog", "language": 5}])
 
 
@@ -143,7 +143,13 @@ def test_pairs_in_memory_may_have_no_known_language_or_other_columns(load: Any) 
     records = [{"source": f"a{code}", "target": f"b{code}", "language": code} for code in ("und", "de")]
     bitext = load(records)
     assert bitext.languages == {"und": 1, "de": 1} == load(bitext).languages == load(bitext.to_dataset()).languages
-    assert load([{"de": "a", "en": "b"}, {"fr": "c", "en": "d"}]).languages == {"de": 1, "fr": 1}
+
+
+def test_a_column_of_languages_may_have_capitals_and_varieties(load: Any) -> None:
+    codes = ("pt", "pt_BR", "und")
+    frame = pandas.DataFrame([(code, f"a {code}", f"b {code}") for code in codes], columns=["Lang", "Source", "Target"])
+    assert {code: load(frame).pairs(code) for code in codes} == {code: ([f"a {code}"], [f"b {code}"]) for code in codes}
+    assert load({"pt": frame[:2]}).languages == {"pt": 2}
 
 
 def test_languages_may_be_class_labels(load: Any) -> None:

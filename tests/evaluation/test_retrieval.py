@@ -18,7 +18,7 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 
 from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.collection import load_collection, store_collection
-from hf_xsent.data.readers.resolving import default_cache_dir
+from hf_xsent.data.readers.sources import default_cache_dir
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation import retrieval as module
 from hf_xsent.evaluation.retrieval import RetrievalTask

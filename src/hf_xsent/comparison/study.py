@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
 from hf_xsent.data.benchmarks.collection import store_collection
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.readers.resolving import default_cache_dir
+from hf_xsent.data.readers.sources import default_cache_dir
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.pairs import PairsTask
@@ -272,7 +272,7 @@ def _warn_of_measured_pairs(method: str, train: Bitext | TextSides, tasks: Itera
     if not isinstance(train, Bitext):
         return
     for task in tasks:
-        if count := train.count_pairs_among({text for _, text in task.inputs()}):
+        if count := train.count_pairs_among({text for test_set in task.sets for text in task.texts(test_set)}):
             logger.warning(
                 "methods.%s trains on %d pairs of %s, which tasks.%s measures: set settings: {rules: {exclude: FILES}}",
                 *(method, count, task.data, task.name),

@@ -19,8 +19,8 @@ from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.fields import LEDGER
 from hf_xsent.data.readers.formats import OnError, read_pairs
-from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources
-from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.data.readers.resolving import resolve_sources
+from hf_xsent.data.readers.sources import BitextSource, default_cache_dir
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest, file_digest
 from hf_xsent.logs import Progress

@@ -14,9 +14,8 @@ from typing import Any
 
 from hf_xsent.data.benchmarks.collection import store_collection
 from hf_xsent.data.languages import language_of_tag
-from hf_xsent.data.readers.in_memory import is_in_memory
-from hf_xsent.data.readers.resolving import default_cache_dir, stored_pairs
-from hf_xsent.data.readers.sources import IN_MEMORY
+from hf_xsent.data.readers.in_memory import is_in_memory, stored_pairs
+from hf_xsent.data.readers.sources import IN_MEMORY, default_cache_dir
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.language_probe import LanguageProbeTask
@@ -56,9 +55,7 @@ TASKS: dict[str, type[EvaluationTask]] = {
 def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[str] | None = None) -> EvaluationTask:
     """Load a task by its options: ``data``, ``languages`` and those of its ``load``."""
     if name == PairsTask.name and isinstance(options, Mapping):
-        target = options.get("target_language")
-        stored = stored_pairs(options.get("data"), "test", target_language=target, cache_dir=cache_dir)
-        options = {**options, "data": stored}
+        options = {**options, "data": stored_pairs(options.get("data"), "test", cache_dir)}
     elif name == RetrievalTask.name and isinstance(options, Mapping) and isinstance(options.get("data"), Mapping):
         options = {**options, "data": [str(store_collection(options["data"], cache_dir or default_cache_dir()))]}
     given = {key: value for key, value in vars(check_options(name, options)).items() if value is not None}
@@ -105,7 +102,7 @@ def check_options(name: str, options: Any) -> TaskSettings:
 def task_options(name: str, source: Any) -> dict[str, Any]:
     """Return the options of a task, for which its data alone may stand: a folder, pairs, or a collection."""
     is_data = not isinstance(source, Mapping) or is_in_memory(source)
-    is_data = is_data or (name == RetrievalTask.name and "corpus" in source)
+    is_data = is_data or (name == RetrievalTask.name and not {"data", "languages"}.intersection(source))
     is_data = is_data or (name == PairsTask.name and all(language_of_tag(str(key)) for key in source))
     return {"data": source} if is_data else {**source}
 

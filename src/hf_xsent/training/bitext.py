@@ -13,9 +13,9 @@ from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.languages import subtags_of
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.fields import NEGATIVES
-from hf_xsent.data.readers.in_memory import holds_pairs
-from hf_xsent.data.readers.resolving import default_cache_dir, resolve_sources, state_columns, stored_pairs
-from hf_xsent.data.readers.sources import BitextSource, refuse_missing
+from hf_xsent.data.readers.in_memory import stored_pairs
+from hf_xsent.data.readers.resolving import resolve_sources, state_columns
+from hf_xsent.data.readers.sources import BitextSource, default_cache_dir, refuse_missing
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
@@ -46,15 +46,15 @@ def as_files(settings: Any, splits: Mapping[str, str] = SPLITS) -> Any:
     """
     if not isinstance(settings, Mapping):
         return settings
-    options = {key: settings.get(key) for key in ("target_language", "cache_dir")}
-    in_settings = ((name, split) for name, split in splits.items() if name in settings)
-    written = {name: stored_pairs(settings[name], split, **options) for name, split in in_settings}
+    folder = settings.get("cache_dir")
+    written = {name: stored_pairs(settings[name], split, folder) for name, split in splits.items() if name in settings}
     rules: Any = settings.get("rules")
     if isinstance(rules, Mapping):
         check_known(rules, settings_of(CleaningRules), "rules: ")
-    if isinstance(rules, Mapping) and holds_pairs(rules.get("exclude")):
-        files = stored_pairs(rules["exclude"], "test", **options)
-        written["rules"] = {**rules, "exclude": list(dict.fromkeys(file.partition("=")[2] for file in files))}
+        exclude = stored_pairs(rules.get("exclude"), "test", folder)
+        if isinstance(exclude, Mapping):
+            exclude = [path for paths in exclude.values() for path in ([paths] if isinstance(paths, str) else paths)]
+        written["rules"] = {**rules, "exclude": exclude} if "exclude" in rules else rules
     return {**settings, **written}
 
 

@@ -122,15 +122,19 @@ def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | 
         CleaningRules.parse([f"exclude={tmp_path}/{file or 'none'}*"]).files()
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.parquet", "a.tsv"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "one.json", "a.parquet", "a.tsv", "a.src-tgt"])
 def test_test_sets_in_the_formats_of_pairs_are_excluded(tmp_path: Path, name: str) -> None:
     record = {"translation": {"de": 'Der "Hund", schläft.', "en": "The dog sleeps."}, "id": 1}
     if name == "a.csv":
         text = 'de,en\n"Der ""Hund"", schläft.",The dog sleeps.\n'
-    else:  # a TSV as pandas writes it
-        text = {"a.tsv": '"Der ""Hund"", schläft."\tThe dog sleeps.\n', "a.json": f"[{json.dumps(record)}]"}.get(
-            name, json.dumps(record)
-        )
+    else:  # of the TSV as pandas writes it
+        texts = {
+            "a.tsv": '"Der ""Hund"", schläft."\tThe dog sleeps.\n',
+            "a.src-tgt": 'Der "Hund", schläft. ||| The dog sleeps.\n',
+            "a.json": f"[{json.dumps(record)}]",
+            "one.json": json.dumps({"data": [record]}, indent=2),
+        }
+        text = texts.get(name, json.dumps(record))
     (tmp_path / name).write_text(text, "utf-8")
     if name == "a.parquet":
         pq.write_table(pa.Table.from_pylist([record]), tmp_path / name)

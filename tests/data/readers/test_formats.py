@@ -223,7 +223,7 @@ def test_a_json_file_may_be_an_array_of_records(tmp_path: Path, indent: int | No
     pair, error = read_linked_pairs(_source(path))
     assert pair[:2] == ("Hündin", "dog") and "de.json:2: the source side is not text" in str(error)
     path.write_text(text[:-4])
-    with pytest.raises(DataError, match=r"de.json: not a JSON array \(.+\); write \[{...}, {...}\]"):
+    with pytest.raises(DataError, match=r"de.json: not a JSON array or object \(.+\); write \[{...}, {...}\]"):
         list(read_pairs(_source(path)))
     path.write_text('{"de": "Hund", "en": "dog"}\n')
     assert list(read_pairs(_source(path))) == [("Hund", "dog")]

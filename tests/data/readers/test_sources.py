@@ -256,6 +256,12 @@ def test_the_language_of_a_file_without_a_code_in_its_name_is_that_of_its_column
     assert [*_paths(several)] == ["und"]
 
 
+def test_one_column_is_not_both_sides(tmp_path: Path) -> None:
+    path = _write(tmp_path / "ende.tsv", ("en", "de"), [("a dog", "ein Hund"), ("a cat", "eine Katze")])
+    with pytest.raises(DataError, match=r"cannot choose among the columns en, de; if de is their language, state it"):
+        _read(f"en={path}")
+
+
 def test_the_language_of_records_of_opus_is_that_of_their_keys(tmp_path: Path) -> None:
     (tmp_path / "news.jsonl").write_text('{"id": "1", "translation": {"en": "a dog", "de": "ein Hund"}}\n')
     assert _read(str(tmp_path / "news.jsonl")) == {"de": PAIRS[:1]}
@@ -275,10 +281,12 @@ def test_the_column_language_of_a_file_has_the_language_of_each_pair(tmp_path: P
     assert _read(own, columns=names) == {"de-AT": PAIRS[:1], "mon": PAIRS[1:]}
     for code, pairs in (("de", PAIRS[:1]), ("mn", PAIRS[1:])):
         assert _read(f"{code}={own}", columns=names) == {code: pairs}
+    both = _write(tmp_path / f"both.{suffix}", ("source", "target", "lang"), [(*PAIRS[0], "de-AT"), (*PAIRS[1], "de")])
+    assert _read(both) == {"de-AT": PAIRS[:1], "de": PAIRS[1:]} and _read(f"de={both}") == {"de": PAIRS}
     style = _write(tmp_path / f"style.{suffix}", ("source", "target", "lang"), [(*pair, "formal") for pair in PAIRS])
     assert _read(f"de={style}") == {"de": PAIRS}
     path = _write(tmp_path / f"q.{suffix}", ("source", "target", "Lang"), [(*PAIRS[0], "de"), (*PAIRS[1], "slang")])
-    with pytest.raises(DataError, match=rf"q.{suffix}:\d: its language is 'slang', not a code"):
+    with pytest.raises(DataError, match=rf"q.{suffix}:\d: the language is 'slang', not a code"):
         _read(path)
 
 

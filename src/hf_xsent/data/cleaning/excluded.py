@@ -43,7 +43,7 @@ def _texts(file: Path) -> Iterator[str]:
     kind = format_of_name(file.name)
     if kind in (None, "tsv"):
         for _, line in lines(file):
-            cells = line.split("\t")
+            cells = line.replace("|||", "\t").split("\t")  # of word alignment: source ||| target
             yield from {line, *cells, *(cell[1:-1].replace('""', '"') for cell in cells if cell[:1] == '"')}
     elif kind == "parquet":
         with open_parquet(file) as table:

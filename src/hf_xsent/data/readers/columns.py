@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ _OTHER = {
     "language", "lang", "code", "negative", "negatives", "url", "domain", "corpus", "comment", "licence", "license",
     "origin", "unnamed",
 }  # fmt: skip
-LANGUAGE = ("language", "lang")  # of each pair
+LANGUAGE = ("language", "lang")  # columns of the language of each pair
 _SIDES = _SOURCE | _TARGET | _TEXT
 _KNOWN = _SIDES | _OTHER | {name for pair in _USUAL_PAIRS for name in pair} - {"english"}
 _PUNCTUATION = re.compile(r"[.,;:!?…。，；：！？](\s|$)")
@@ -101,7 +101,7 @@ def guess_columns(names: Sequence[str], language: str, target_language: str) -> 
     """Find source and target column by their names; None for a column that is missing or ambiguous.
 
     In this order: usual names of both; names of the languages or of one side; the only columns that may be sentences.
-    A column of another language is not a side.
+    A column of another language is not a side, and one column is not both.
 
     >>> guess_columns(["id", "text_de", "text_en"], "de", "en"), guess_columns(["title", "body", "score"], "de", "en")
     ((1, 2), (0, 1))
@@ -111,6 +111,8 @@ def guess_columns(names: Sequence[str], language: str, target_language: str) -> 
     parsed = [_parse_name(name) for name in names]
     languages = language, target_language
     sides = [_named_side(parsed, code, words) for code, words in zip(languages, (_SOURCE, _TARGET), strict=True)]
+    if sides[0] is not None and sides[0] == sides[1]:  # both sides are of one language, as only one column is
+        return None, None
     missing = [side for side in range(2) if sides[side] is None]
     rest = [
         number
@@ -176,6 +178,12 @@ def _tag(words: Sequence[str]) -> str:
     language = language_of_tag(tag)
     is_code = language is not None and language.code != "und" and (words[0].islower() or words[0].isupper())
     return tag if is_code else ""
+
+
+def language_column(names: Iterable[str]) -> str | None:
+    """Return the name of the column that has the language of each pair, in lower or upper case; None without one."""
+    found = {name.lower(): name for name in names}
+    return next((found[name] for name in LANGUAGE if name in found), None)
 
 
 @lru_cache(maxsize=4096)

@@ -10,6 +10,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, zip_longest
 from typing import Any, Literal, TypeVar
 
@@ -21,6 +22,7 @@ from hf_xsent.data.readers.columns import (
     LANGUAGE,
     choose_columns,
     is_header,
+    language_column,
     language_in,
     language_of_columns,
     names_of_sides,
@@ -75,26 +77,24 @@ def read_linked_pairs(source: BitextSource) -> Iterator[LinkedPair | DataError]:
     yield from pairs
 
 
-def languages_of(source: BitextSource) -> list[str]:
-    """Return the languages in a file's column ``language`` or ``lang``, else the one that names of columns have."""
+def by_language(source: BitextSource) -> list[BitextSource]:
+    """Return a source for each language in the column ``language`` or ``lang``, else of the names of its columns."""
     names = _names(source)
-    column = next((name for name in names if name.lower() in LANGUAGE), None)
-    if column is None:
+    if (column := language_column(names)) is None:
         code = language_of_columns(tuple(names_of_sides(names)), source.target_language)
-        return [] if code is None else [code]
+        return [source if code is None else replace(source, language=code, stated=True)]
     records = ((number, record) for number, record in _records(source, [column]) if isinstance(record, dict))
-    languages = list(dict.fromkeys(_language_of(source, number, record.get(column)) for number, record in records))
-    if len(languages) > 1 and "und" in languages:
-        raise DataError(f"{source.name}: the language of some pairs is und: give them a code, or state und for all")
-    return languages
+    codes = dict.fromkeys(_language_of(source, number, record.get(column)) for number, record in records)
+    return [replace(source, language=code, stated=True, by_column=True) for code in codes]
 
 
 def _language_of(source: BitextSource, number: int, value: Any) -> str:
     """Return the code in the column ``language`` of a pair."""
     if isinstance(value, str) and (code := language_in(value, source.target_language)):
         return code
+    place = source.name if source.in_memory else source.place(number)
     raise DataError(
-        f"{source.place(number)}: its language is {value!r}, not a code such as de: correct it, rename the column, or "
+        f"{place}: the language is {value!r}, not a code such as de: correct it, rename the column, or "
         "state the language of all pairs"
     )
 
@@ -102,6 +102,8 @@ def _language_of(source: BitextSource, number: int, value: Any) -> str:
 def _is_of(source: BitextSource, value: Any) -> bool:
     """Return whether a pair is of the source's language by its column ``language``, if that has a code."""
     code = language_in(value, source.target_language) if isinstance(value, str) else ""
+    if source.by_column:
+        return code == source.language
     if "und" in (source.language, code or "und"):
         return True
     wanted = subtags_of(source.language)  # de includes de-AT
@@ -196,7 +198,7 @@ def _pairs_of_records(source: BitextSource) -> Numbered[Texts]:
         sides = sides or _choose(source, names)
         fields = {name.lower(): value for name, value in record.items()}
         fields[LICENCE] = fields.get(LICENCE) or fields.get(LICENSE)
-        own = next((fields[name] for name in LANGUAGE if name in fields), None)
+        own = fields.get(language_column(fields) or "")
         if own and not source.stated:
             raise DataError(
                 f"{source.name}: its column of languages is read of local files whose first record has it: state a "

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import code_at_end, find_language
-from hf_xsent.data.readers.columns import LANGUAGE, language_in, language_of_columns
+from hf_xsent.data.languages import code_at_end, language_of_tag
+from hf_xsent.data.readers.columns import language_column
 from hf_xsent.data.readers.hub import choose_split
 from hf_xsent.data.readers.records import rows_of_dataset
-from hf_xsent.data.readers.sources import BitextSource
+from hf_xsent.data.readers.sources import IN_MEMORY, BitextSource, default_cache_dir
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, move_into_place
 
@@ -37,43 +37,60 @@ def is_in_memory(data: Any) -> bool:
     return isinstance(data, Iterable) or any(hasattr(data, name) for name in (_ARROW, "collect"))  # Table, LazyFrame
 
 
-def holds_pairs(data: Any) -> bool:
-    """Return whether ``data``, or one of its languages, holds pairs in memory."""
-    return is_in_memory(data) or (isinstance(data, Mapping) and any(map(is_in_memory, data.values())))
+def stored_pairs(data: Any, split: str = "train", cache_dir: str | os.PathLike[str] | None = None) -> Any:
+    """Write pairs in memory to files in the cache, and return their paths in place of them; ``data`` as `load_bitext`.
 
-
-def write_pairs(data: Any, folder: Path, template: BitextSource) -> list[BitextSource]:
-    """Write the pairs of ``data`` to JSONL files, one per language, and return sources of these files.
-
-    If the template states no language, that of a pair is the value of its column ``language`` or ``lang``, else the
-    name of its column that is not the target language's, else the code in the name of the data set's config, such as
-    en-de, else ``und``.
+    Of a DatasetDict that is no mapping from languages, the pairs are those of ``split``.
     """
-    config = str(getattr(getattr(data, "info", None), "config_name", ""))
-    usual = template.language if template.stated else code_at_end(config, template.target_language) or "und"
+    folder = Path(cache_dir or default_cache_dir()) / IN_MEMORY
+    if isinstance(data, Mapping) and (not is_in_memory(data) or all(map(_names_language, data))):
+        return {
+            key: write_pairs(of_key, folder, split, by_column=False) if is_in_memory(of_key) else of_key
+            for key, of_key in data.items()
+        }
+    if is_in_memory(data):
+        return write_pairs(data, folder, split)
+    if isinstance(data, list | tuple):
+        return [word for item in data for word in (write_pairs(item, folder, split) if is_in_memory(item) else [item])]
+    return data
+
+
+def _names_language(key: str) -> bool:
+    """Return whether a key is a language code, or ends in two, such as talks-en-de."""
+    ends = [part for part in re.split("[-_.]", key)[-2:] if language_of_tag(part)]
+    return language_of_tag(key) is not None or any(code_at_end(key, end) for end in ends)
+
+
+def write_pairs(data: Any, folder: Path, split: str, by_column: bool = True) -> list[str]:
+    """Write the pairs of ``data`` to JSONL files, and return their paths.
+
+    It is one file, or ``by_column`` one for each value of the column of languages, which is then read with less work. A
+    name of the data set's config that may have a language, such as en-de, is in the file's name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         with ExitStack() as stack:
-            for number, record in enumerate(_records(data, template.split), start=1):
-                code = usual if template.stated else _language_of(record, number, template.target_language) or usual
-                if code not in files:
-                    find_language(code)
+            for number, record in enumerate(_records(data, split), start=1):
+                column = language_column(record) if by_column else None
+                language = "" if column is None else str(record[column])
+                if column is not None and (not record[column] or language == "nan"):
+                    raise DataError(f"pair {number} has no {column}: give its code, and und if it is unknown")
+                if language not in files:
                     path = Path(temporary) / f"{len(files)}.jsonl"
-                    files[code] = stack.enter_context(path.open("w", encoding="utf-8", errors="surrogatepass"))
-                files[code].write(_line(record))
+                    files[language] = stack.enter_context(path.open("w", encoding="utf-8", errors="surrogatepass"))
+                files[language].write(_line(record))
         if not files:
             raise DataError("the data hold no pairs: give at least one")
-        return [
-            replace(template, path=str(_final(Path(file.name), folder)), language=code, stated=True)
-            for code, file in files.items()
-        ]
+        config = str(getattr(getattr(data, "info", None), "config_name", ""))
+        end = f".{config}" if {*files} == {""} and _names_language(config) else ""
+        return [str(_final(Path(file.name), folder, end)) for file in files.values()]
 
 
-def _final(path: Path, folder: Path) -> Path:
+def _final(path: Path, folder: Path, end: str) -> Path:
     """Rename a file to the hash of its content; do not replace a file, since its time is part of the cache key."""
     with path.open("rb") as lines:
-        final = folder / f"{digest(lines)}.jsonl"
+        final = folder / f"{digest(lines)}{end}.jsonl"
     if not final.is_file():
         move_into_place(path, final)
     return final
@@ -113,16 +130,6 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
             yield {"source": item[0], "target": item[1]}
         else:
             raise DataError(f"pair {number} is {shortened(item)}: give (source, target), or a record with columns")
-
-
-def _language_of(record: Mapping[str, Any], number: int, target_language: str) -> str | None:
-    """Return the value of the column language or lang, else the language of the columns' names, None without any."""
-    if column := next((name for name in LANGUAGE if name in record), None):
-        if not (code := record[column]) or code != code:  # NaN
-            raise DataError(f"pair {number} has no {column}: give its code, and und if it is unknown")
-        return language_in(str(code), target_language) or str(code)
-    nested = record.get("translation")
-    return language_of_columns(tuple(nested if isinstance(nested, Mapping) else record), target_language)
 
 
 def _is_dataset(data: Any) -> bool:

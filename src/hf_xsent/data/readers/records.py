@@ -17,28 +17,30 @@ _BATCH_ROWS = 1000
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any] | DataError]]:
-    """Yield the number and the record of each line; of a .json that is one array, of each of its records."""
+    """Yield the number and the record of each line; of a .json that is one value, of each of its records."""
     is_json = strip_compression(path.name).lower().endswith(".json")
-    for number, record in (is_json and _array(path)) or json_lines_or_errors(path):
+    for number, record in (is_json and _whole(path)) or json_lines_or_errors(path):
         if isinstance(record, dict | DataError):
             yield number, record
         else:
             yield number, DataError(f"{path}:{number}: expected a JSON object, not {type(record).__name__}")
 
 
-def _array(path: Path) -> Iterator[tuple[int, Any]] | None:
-    """Read a file that is one JSON array; return its numbered values, None if the file is no array."""
+def _whole(path: Path) -> Iterator[tuple[int, Any]] | None:
+    """Read a file that is one JSON array, or an object of several lines; return its records, None for other files."""
     with open_file(path) as file:
         first = next((line for line in file if line.strip(b"\xef\xbb\xbf\r\n\t ")), b"")
-        if not first.lstrip(b"\xef\xbb\xbf\r\n\t ").startswith(b"["):
+        start = first.strip(b"\xef\xbb\xbf\r\n\t ")
+        if not start.startswith(b"[") and start != b"{":
             return None
         text = first + file.read()
     try:
-        return enumerate(parse_json(text), start=1)
+        value = parse_json(text)
     except ValueError as error:
         raise DataError(
-            f"{path}: not a JSON array ({error}); write [{{...}}, {{...}}], or one object per line"
+            f"{path}: not a JSON array or object ({error}); write [{{...}}, {{...}}], or one object per line"
         ) from error
+    return enumerate(value if isinstance(value, list) else [value], start=1)
 
 
 @contextmanager

@@ -11,19 +11,12 @@ from os.path import exists
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, language_of_tag, subtags_of
+from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns
-from hf_xsent.data.readers.formats import ORDERS, languages_of
-from hf_xsent.data.readers.in_memory import holds_pairs, is_in_memory, write_pairs
-from hf_xsent.data.readers.sources import IN_MEMORY, BitextSource, end_of_name, nearest_file
+from hf_xsent.data.readers.formats import ORDERS, by_language
+from hf_xsent.data.readers.in_memory import stored_pairs
+from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file
 from hf_xsent.errors import DataError
-
-
-def default_cache_dir() -> Path:
-    """Return the default cache folder, which is inside ``HF_HOME``."""
-    from huggingface_hub.constants import HF_HOME
-
-    return Path(HF_HOME) / "hf_xsent" / "bitext"
 
 
 def resolve_sources(
@@ -41,25 +34,13 @@ def resolve_sources(
     every = columns.get("") if isinstance(columns, Mapping) else columns
     template = BitextSource("und", "", target_language, every, split, stated=False)
     resolved: dict[str, list[BitextSource]] = {}
-    sources = _sources(data, template, Path(cache_dir or default_cache_dir()) / IN_MEMORY)
-    for source in state_columns(sources, columns):
+    for source in state_columns(_sources(stored_pairs(data, split, cache_dir), template), columns):
         _ = source.files  # raises an error if one is missing
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
         raise DataError("no bitext given; give a path, or language=path")
     _refuse_mixtures(resolved)
     return resolved
-
-
-def stored_pairs(data: Any, split: str = "train", **options: Any) -> Any:
-    """Write pairs in memory to files in the cache, and return these as ``de=PATH``; return other data as they are.
-
-    ``options`` are those of `resolve_sources`.
-    """
-    if not holds_pairs(data):
-        return data
-    sources = resolve_sources(data, split=split, **{name: value for name, value in options.items() if value})
-    return [f"{language}={source.path}" for language, of_language in sources.items() for source in of_language]
 
 
 def state_columns(
@@ -104,35 +85,30 @@ def _refuse_mixtures(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
             raise DataError(f"{other} and {code} are codes of one language: give all its pairs with one of them")
 
 
-def _sources(data: Any, template: BitextSource, folder: Path) -> Iterator[BitextSource]:
-    """Yield each source; write pairs in memory to files in ``folder``."""
-    by_language = isinstance(data, Mapping) and (
-        not is_in_memory(data) or all(_code_of_key(template, key) for key in data)
-    )
-    named = data.items() if by_language else [(None, data)]
+def _sources(data: Any, template: BitextSource) -> Iterator[BitextSource]:
+    """Yield each source of paths."""
+    named = data.items() if isinstance(data, Mapping) else [(None, data)]
     for key, item in ((name, item) for name, items in named for item in _items(items, name)):
         if isinstance(item, BitextSource):
             yield item
-        elif is_in_memory(item):
-            yield from write_pairs(item, folder, _stating(template, key))
-        elif key is None and (parts := re.fullmatch(rf"({CODE})=(.+)", fspath(item))):
-            yield from _expand(parts[2], _stating(template, parts[1]))
+            continue
+        name, equals, path = fspath(item).partition("=")
+        stated = equals and (re.fullmatch(CODE, name) or language_of_name(name, template.target_language))
+        if key is None and stated:
+            yield from _expand(path, _stating(template, name))
         else:
             yield from _expand(fspath(item), _stating(template, key))
 
 
-def _code_of_key(template: BitextSource, key: str) -> str | None:
-    """Return the language code that a key is, or that ends it, such as talks-en-de."""
-    return language_of_name(key, template.target_language) or (key if language_of_tag(key) else None)
-
-
 def _stating(template: BitextSource, key: str | None) -> BitextSource:
-    """Return the template with the language of a key."""
-    return template if key is None else replace(template, language=_code_of_key(template, key) or key, stated=True)
+    """Return the template with the language that a key is, or that ends it, such as talks-en-de."""
+    if key is None:
+        return template
+    return replace(template, language=language_of_name(key, template.target_language) or key, stated=True)
 
 
 def _items(data: Any, key: str | None) -> Iterable[Any]:
-    if isinstance(data, str | PathLike | BitextSource) or is_in_memory(data):
+    if isinstance(data, str | PathLike | BitextSource):
         return [data]
     if not isinstance(data, Iterable) or (key is not None and isinstance(data, Mapping)):
         raise DataError(f"bitext is a path, language=path, or pairs in memory, not {data!r}")
@@ -168,13 +144,9 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
         raise DataError(f"no file matches {path}{nearest_file(Path(path))}")
     for name in names:
         code = template.language if template.stated else language_of_name(name, template.target_language)
-        yield from _by_language(replace(template, path=name, language=code or "und", stated=bool(code)))
-
-
-def _by_language(source: BitextSource) -> Iterator[BitextSource]:
-    """Yield the source or, if its language is not stated, one for each language in its columns."""
-    codes = [] if source.stated or source.format == "datasets" and not source.files else languages_of(source)
-    yield from (replace(source, language=code, stated=True) for code in codes) if codes else [source]
+        source = replace(template, path=name, language=code or "und", stated=bool(code))
+        of_hub = source.format == "datasets" and not source.files
+        yield from [source] if source.stated or of_hub else by_language(source)
 
 
 def _expand_languages(path: str) -> list[tuple[str, str]]:

@@ -26,6 +26,13 @@ IN_MEMORY = "in_memory"  # the folder of pairs that were in memory
 _LINES_OF_A_TABLE = 20  # which all have a tab
 
 
+def default_cache_dir() -> Path:
+    """Return the default cache folder, which is inside ``HF_HOME``."""
+    from huggingface_hub.constants import HF_HOME
+
+    return Path(HF_HOME) / "hf_xsent" / "bitext"
+
+
 @dataclass(frozen=True)
 class BitextSource:
     """A file, pair of files, folder or data set with sentence pairs of one source language.
@@ -33,7 +40,8 @@ class BitextSource:
     ``path`` is a file, a Moses pair (two files joined by a comma, or their common prefix), a folder, or a data set on
     the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. A column is a number from 0
     or a name, nested ones with dots (``translation.de``).
-    ``stated``: the language is given, or in a name, rather than unknown.
+    ``stated``: the language is given, or in a name, rather than unknown. ``by_column``: the pairs are those that have
+    exactly this language in their column of languages; else also its varieties, such as de-AT of de.
     """
 
     language: str
@@ -42,6 +50,7 @@ class BitextSource:
     columns: Columns | None = None
     split: str = "train"
     stated: bool = True
+    by_column: bool = False
 
     def __post_init__(self) -> None:
         find_language(self.language)
