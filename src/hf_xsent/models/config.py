@@ -242,10 +242,13 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
 
     def check_languages(self, languages: Collection[str]) -> None:
         """Raise an error if only some languages of the data have an embedding."""
-        for known in self.languages_by_part.values():
-            if missing := {*languages} - {*known}:
+        for part, known in self.languages_by_part.items():
+            if missing := sorted({*languages} - {*known}):
+                setting = f"objectives.{part}.predicted_languages" if part else "languages"
                 raise RecipeError(
-                    f"language {min(missing)!r} of the data has no embedding: add it to {', '.join(known)}"
+                    f"language {missing[0]!r} of the data has no embedding, and a model with embeddings of "
+                    f"{', '.join(known)} cannot learn it: train from the encoder that the model starts from, with "
+                    f"{setting} {', '.join([*known, *missing])}, or without {setting}"
                 )
 
     @property
