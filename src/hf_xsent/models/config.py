@@ -61,8 +61,8 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         config = self.copied(**{name: followed.get(name) for name in names if getattr(self, name) is None})
         if "map" in start and (trains or self.languages) and (reason := self.refuses_map):
             raise RecipeError(
-                f"{reason}: it cannot start from a model with a module Dense. Save the encoder alone (AutoModel and "
-                "AutoTokenizer: from_pretrained, save_pretrained), and start from that"
+                f"{reason}: it cannot start from a model with a module Dense. Start from a copy of the folder whose "
+                "modules.json does not list Dense (of the Hub: hf download NAME --local-dir FOLDER)"
             )
         if "map" in start and config.pooling != start["pooling"]:
             raise ModelError(
