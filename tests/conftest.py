@@ -307,3 +307,24 @@ def full_disk() -> Iterator[None]:
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     signal.signal(signal.SIGXFSZ, before)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of files and folders as they are flushed to the disk, and ``rename NAME``, in their order."""
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("reads the names of open files from /proc")
+    events: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def recording_fsync(number: int) -> None:
+        fsync(number)
+        events.append(Path(f"/proc/self/fd/{number}").readlink().name)
+
+    def recording_replace(path: Path, target: Path) -> Path:
+        events.append(f"rename {path.name}")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", recording_fsync)
+    monkeypatch.setattr(Path, "replace", recording_replace)
+    return events

@@ -68,6 +68,18 @@ def test_a_new_folder_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["model", "model/new.txt"]
 
 
+def test_content_is_on_the_disk_before_its_name_and_the_name_before_what_follows(
+    tmp_path: Path, disk: list[str]
+) -> None:
+    with files.writing(tmp_path / "model", folder=True) as part:
+        (part / "weights").write_text("1")
+        (part / "link").symlink_to("nothing")
+    files.write_text(tmp_path / "state", "finished")
+    flushed = [name.split(".")[0] for name in disk]
+    here = tmp_path.name
+    assert flushed == ["weights", "model", "rename model", here, "state", "rename state", here]
+
+
 def test_a_link_to_a_folder_stays(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "model").symlink_to(tmp_path / "disk")

@@ -1,6 +1,7 @@
 """Write files atomically, hash content, check free space, distinguish Hub ids from paths.
 
-The rest of the package writes through this module, so that a killed process leaves the old file or the new one.
+The rest of the package writes through this module, so that a killed process or a power failure leaves the old file
+or the new one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,18 +107,47 @@ def append_text(path: Path, text: str) -> None:
 
 
 def move_into_place(part: Path, path: Path) -> None:
-    """Rename a finished file or folder to its final name; replace an existing one."""
-    if not path.is_dir():
-        part.replace(path)
-        return
+    """Rename a finished file or folder to its final name; replace an existing one.
+
+    Flush the content to the disk before, and the name after, so that what is written next, such as the state of a run,
+    is never on the disk without what it speaks of.
+    """
+    with naming_file(path):
+        _flush(part)
     old = part.with_name(f"{part.name.removesuffix('.part')}-old.part")  # deleting a folder takes time
-    path.replace(old)
+    if path.is_dir():
+        path.replace(old)
     try:
         part.replace(path)
     except BaseException:
-        old.replace(path)
+        if old.exists():
+            old.replace(path)
         raise
+    _flush_entries(path.parent)
     remove(old)
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file, or a folder with all that is in it, is on the disk."""
+    if path.is_symlink():
+        return
+    if path.is_dir():
+        for inner in path.iterdir():
+            _flush(inner)
+        _flush_entries(path)
+    else:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _flush_entries(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the file system supports this."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
 
 
 def remove(path: Path) -> None:

@@ -170,10 +170,17 @@ def test_the_needs_of_all_objectives_are_joined() -> None:
 
 def test_languages_of_the_data_must_have_an_embedding_where_others_have() -> None:
     rtl = {"representation_translation": {"direction": "both", "predicted_languages": ["de", "en"]}}
-    for config in (AlignmentConfig(languages=["de", "en"]), AlignmentConfig(objectives=rtl)):
+    configs = {
+        "languages": AlignmentConfig(languages=["de", "en"]),
+        "objectives.representation_translation.predicted_languages": AlignmentConfig(objectives=rtl),
+    }
+    for setting, config in configs.items():
         assert config.embedded_languages == ["de", "en"]
         config.check_languages({"de", "en"})
-        with pytest.raises(RecipeError, match="^language 'fr' of the data has no embedding: add it to de, en$"):
+        cure = f"the encoder that the model starts from, with {setting} de, en, fr, or without {setting}$"
+        with pytest.raises(
+            RecipeError, match=f"^language 'fr' of the data has no embedding, .* cannot learn it: .*{cure}"
+        ):
             config.check_languages({"de", "en", "fr"})
     assert AlignmentConfig().embedded_languages is None
     AlignmentConfig().check_languages({"fr"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from contextlib import nullcontext
 from pathlib import Path
@@ -342,12 +343,24 @@ def test_models_without_a_place_for_it_refuse_a_start_with_a_linear_layer(
     model = SentenceTransformer(stating, device="cpu")
     model[1], model[2] = Pooling(32, pooling_mode="mean"), Dense(32, 32)
     model.save_pretrained(str(tmp_path / "dense"))
-    refused = f"{reason}.*: it cannot start from a model with a module Dense. Save the encoder alone"
+    refused = (
+        f"{reason}.*: it cannot start .* a module Dense. Start from a copy .* whose modules.json does not list Dense"
+    )
     with pytest.raises(RecipeError, match=refused):
         kind.from_sentence_transformer(model, **settings)
-    recipe = {"model": str(tmp_path / "dense"), "data": ["de=x"], "output_dir": "o", **settings}
-    with pytest.raises(RecipeError, match=refused):
-        Plan.of(build_recipe([recipe | {"method": kind.config_class.model_type}]))
+    SentenceEncoderForPreTraining.from_pretrained(tmp_path / "dense").save_pretrained(tmp_path / "ours")
+    for folder in (tmp_path / "dense", tmp_path / "ours"):
+        recipe = {"model": str(folder), "data": ["de=x"], "output_dir": "o", **settings}
+        recipe["method"] = kind.config_class.model_type
+        with pytest.raises(RecipeError, match=refused):
+            Plan.of(build_recipe([recipe]))
+        modules = json.loads((folder / "modules.json").read_text())
+        kept = [module for module in modules if not module["type"].endswith("Dense")]
+        assert len(kept) == len(modules) - 1
+        (folder / "modules.json").write_text(json.dumps(kept))
+        Plan.of(build_recipe([recipe]))
+        started = kind.from_backbone(str(folder), **settings)
+        assert all(map(torch.equal, started.encoder.state_dict().values(), model[0].auto_model.state_dict().values()))
 
 
 def test_objectives_with_masks_start_from_a_sentence_transformer(stating: str) -> None:

@@ -165,6 +165,14 @@ def test_a_finished_run_stays_finished(tmp_path: Path) -> None:
     assert Run(tmp_path, resume=True).finished_at(IDENTITY) is None, "its model was deleted"
 
 
+def test_a_run_is_finished_after_its_weights_are_on_the_disk(tmp_path: Path, disk: list[str]) -> None:
+    train(tmp_path / "run")
+    at = [disk.index(name) for name in ("model.safetensors", "rename model.safetensors")]
+    states = [at for at, name in enumerate(disk) if name.startswith("rename run_state.json")]
+    assert len(states) == 2 and states[0] < at[0] < at[1] < states[1]
+    assert disk[at[1] + 1] == "run", "the name, too"
+
+
 def test_one_process_trains_in_a_folder(tmp_path: Path) -> None:
     with Run(tmp_path).training(IDENTITY):
         for run in (Run(tmp_path, resume=True), Run(tmp_path, overwrite=True)):

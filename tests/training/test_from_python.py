@@ -184,7 +184,7 @@ def test_a_language_without_an_embedding_ends_before_training(
     """Else the first dev measurement would, before the first checkpoint."""
     languages = {"objectives": RANKING, "languages": ["de", "en"]}
     model = XlmrWithRTLHead.from_pretrained(str(encoder_folders["bert"]), **languages)
-    with pytest.raises(RecipeError, match="^language 'fr' of the data has no embedding: add it to de, en"):
+    with pytest.raises(RecipeError, match="^language 'fr' of the data has no embedding, .* of de, en cannot"):
         AlignmentTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True), {"de": pairs}, {"fr": pairs})
 
 

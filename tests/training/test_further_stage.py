@@ -122,6 +122,16 @@ def test_language_embeddings_are_not_lost_unseen(run: Run, languages: list[str] 
         )
 
 
+def test_a_model_with_language_embeddings_learns_no_further_language(run: Run) -> None:
+    """Each of two errors named the other's cause as its cure."""
+    start, data = run.folder / "start", run.settings["data"]
+    run.start(languages=["de", "en"], data=[one for one in data if one.startswith("de=")], output_dir=str(start))
+    with pytest.raises(RecipeError, match="'fr' of the data has no embedding, and a model .* cannot learn it"):
+        run.start(model=str(start), languages=["de", "en"])
+    with pytest.raises(RecipeError, match=r"it cannot learn further ones: train those from the encoder"):
+        run.start(model=str(start), languages=["de", "en", "fr"])
+
+
 def test_a_run_opens_only_with_its_languages_in_their_order(run: Run) -> None:
     known, other = ["en", "de", "fr"], ["de", "en", "fr"]
     refused = "the languages en, de, fr: set languages to the same list, in this order"

@@ -61,8 +61,8 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
         config = self.copied(**{name: followed.get(name) for name in names if getattr(self, name) is None})
         if "map" in start and (trains or self.languages) and (reason := self.refuses_map):
             raise RecipeError(
-                f"{reason}: it cannot start from a model with a module Dense. Save the encoder alone (AutoModel and "
-                "AutoTokenizer: from_pretrained, save_pretrained), and start from that"
+                f"{reason}: it cannot start from a model with a module Dense. Start from a copy of the folder whose "
+                "modules.json does not list Dense (of the Hub: hf download NAME --local-dir FOLDER)"
             )
         if "map" in start and config.pooling != start["pooling"]:
             raise ModelError(
@@ -242,10 +242,13 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
 
     def check_languages(self, languages: Collection[str]) -> None:
         """Raise an error if only some languages of the data have an embedding."""
-        for known in self.languages_by_part.values():
-            if missing := {*languages} - {*known}:
+        for part, known in self.languages_by_part.items():
+            if missing := sorted({*languages} - {*known}):
+                setting = f"objectives.{part}.predicted_languages" if part else "languages"
                 raise RecipeError(
-                    f"language {min(missing)!r} of the data has no embedding: add it to {', '.join(known)}"
+                    f"language {missing[0]!r} of the data has no embedding, and a model with embeddings of "
+                    f"{', '.join(known)} cannot learn it: train from the encoder that the model starts from, with "
+                    f"{setting} {', '.join([*known, *missing])}, or without {setting}"
                 )
 
     @property

@@ -107,7 +107,7 @@ def check_languages(name: str, config: Any, saved: Mapping[str, Any]) -> None:
         if languages and config.languages_by_part.get(part, languages if part else None) != languages:
             raise RecipeError(
                 f"{name!r} has embeddings of the languages {', '.join(languages)}: set languages to the same list, in "
-                "this order"
+                "this order (it cannot learn further ones: train those from the encoder that it started from)"
             )
 
 

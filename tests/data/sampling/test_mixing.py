@@ -72,9 +72,32 @@ def test_the_table_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert not any(record.levelname == "WARNING" for record in caplog.records)
 
 
-def test_a_language_that_is_never_drawn_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    TemperatureSampler({"de": range(640), "fr": range(640, 642)}, 1.0, group=64, batch=64)
-    assert caplog.messages == ["no pair of fr is drawn, whose share rounds to 0: lower alpha"]
+@pytest.mark.parametrize(("size", "group", "batch"), [(150, 256, 256), (150, 1000, 1000), (1, 1, 25)])
+def test_each_language_has_its_share_over_epochs_with_fewer_batches_than_languages(
+    size: int, group: int, batch: int
+) -> None:
+    sampler = TemperatureSampler(
+        {f"l{n}": range(size * n, size * n + size) for n in range(36)}, 0.0, seed=7, group=group, batch=batch
+    )
+    rows = []
+    for epoch in range(36):
+        sampler.set_epoch(epoch)
+        rows += [*sampler]
+        assert len(rows) == len(sampler) * (epoch + 1)
+    languages = Counter(row // size for row in rows)
+    assert [languages[n] / group for n in range(36)] == pytest.approx([len(sampler) / group] * 36, abs=2)
+    for language in range(36):
+        passes = Counter(row for row in rows if row // size == language).values()
+        assert max(passes) - min(passes) <= 1 and len(passes) == size, "each epoch continues the pass of the last"
+
+
+def test_a_rare_language_has_its_turn() -> None:
+    sampler = TemperatureSampler({"de": range(640), "fr": range(640, 642)}, 1.0, group=64, batch=64)
+    drawn = Counter[int]()
+    for epoch in range(64):
+        sampler.set_epoch(epoch)
+        drawn.update(sampler)
+    assert drawn[640] == drawn[641] > 0
 
 
 @pytest.mark.parametrize("alpha", [0, 1])

@@ -16,6 +16,7 @@ from hf_xsent.errors import DataError
 logger = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE = 1 << 16
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 fill [0, 1) evenly
 
 
 def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.float64]:
@@ -31,11 +32,11 @@ def mixing_probabilities(sizes: Sequence[int], alpha: float) -> npt.NDArray[np.f
 class TemperatureSampler(Sampler[int]):
     """Yield row numbers, each language in proportion to its share.
 
-    An epoch has a fixed number of draws from each language, in random order. A language is reshuffled after each pass
-    over its pairs; the next epoch continues the pass. The rows depend on seed and epoch only, so a resumed run draws
-    the same ones. ``group`` consecutive rows are of one language, for batches of one language on all processes. If an
-    epoch has at least ``batch`` rows, such as those of a step, it ends with a complete batch, and the remaining rows
-    come in the next epoch.
+    A language is reshuffled after each pass over its pairs; the next epoch continues the pass. The rows depend on seed
+    and epoch only, so a resumed run draws the same ones. ``group`` consecutive rows are of one language, for batches of
+    one language on all processes. Each language has its share of the groups on average over epochs, so an epoch with
+    fewer groups than languages draws some of them, and the next epochs the others. If an epoch has at least ``batch``
+    rows, such as those of a step, it ends with a complete batch, and the remaining rows come in the next epoch.
     """
 
     def __init__(
@@ -62,15 +63,15 @@ class TemperatureSampler(Sampler[int]):
         self.group = group
         self.batch = batch
         self.num_samples -= self.num_samples % (batch if batch <= self.num_samples else group)
-        self.draws = group * _apportion(probabilities, self.num_samples // group)
+        self.shares = probabilities * (self.num_samples // group)  # groups per epoch
+        self.offset = np.random.default_rng(seed).random()
         logger.info("sampling %d pairs per epoch (alpha=%g)\n%s", self.num_samples, alpha, self._table(probabilities))
-        if never := [language for language, draws in zip(self.ranges, self.draws, strict=True) if not draws]:
-            logger.warning("no pair of %s is drawn, whose share rounds to 0: lower alpha", ", ".join(never))
 
     def _table(self, probabilities: npt.NDArray[np.float64]) -> str:
         lines = ["language       pairs  probability  passes per epoch"]
-        for (language, rows), share, draws in zip(self.ranges.items(), probabilities, self.draws, strict=True):
-            lines.append(f"{language:8} {len(rows):>11,}  {share:>11.4f}  {draws / len(rows):>7.2f}")
+        for (language, rows), share in zip(self.ranges.items(), probabilities, strict=True):
+            passes = share * self.num_samples / len(rows)
+            lines.append(f"{language:8} {len(rows):>11,}  {share:>11.4f}  {passes:>7.2f}")
         return "\n".join(lines)
 
     def set_epoch(self, epoch: int) -> None:
@@ -91,14 +92,26 @@ class TemperatureSampler(Sampler[int]):
 
     def _rows(self) -> Rows:
         """Return the rows of the epoch: the draws from all languages, in random order."""
-        groups = np.arange(len(self.draws), dtype=np.int16).repeat(self.draws // self.group)
+        draws, earlier = self._groups(self.epoch), np.zeros(len(self.ranges), dtype=np.int64)
+        for epoch in range(self.epoch):
+            earlier += self._groups(epoch)
+        groups = np.arange(len(draws), dtype=np.int16).repeat(draws)
         np.random.default_rng((self.seed, self.epoch)).shuffle(groups)
         languages = groups.repeat(self.group)
         rows = np.empty(len(languages), dtype=np.int64)
-        for number, (of_language, draws) in enumerate(zip(self.ranges.values(), self.draws.tolist(), strict=True)):
-            drawn = self._draw(number, len(of_language), self.epoch * draws, draws)
-            rows[languages == number] = drawn + of_language.start
+        for number, of_language in enumerate(self.ranges.values()):
+            if draws[number]:
+                position, count = int(earlier[number]) * self.group, int(draws[number]) * self.group
+                rows[languages == number] = self._draw(number, len(of_language), position, count) + of_language.start
         return rows
+
+    def _groups(self, epoch: int) -> Rows:
+        """Round the shares of an epoch, a language's up as often as its remainder says (systematic sampling)."""
+        if self.group == 1 and (fixed := _apportion(self.shares)).all():
+            return fixed
+        offset = (self.offset + epoch * _GOLDEN) % 1
+        ends = np.floor(np.cumsum(self.shares[:-1]) + offset).astype(np.int64)
+        return np.diff(ends, prepend=0, append=self.num_samples // self.group)
 
     def _draw(self, language: int, size: int, position: int, count: int) -> Rows:
         """Return ``count`` numbers below ``size``, from a position in a language's passes, each in random order."""
@@ -134,9 +147,8 @@ class ProcessBatches:
             yield batch[self.process * self.batch_size : (self.process + 1) * self.batch_size]
 
 
-def _apportion(shares: npt.NDArray[np.float64], total: int) -> Rows:
-    """Round shares of a total to integers that sum to it (largest remainder method)."""
-    exact = shares * total
-    counts = np.floor(exact).astype(np.int64)
-    counts[np.argsort(counts - exact, kind="stable")[: total - int(counts.sum())]] += 1
+def _apportion(shares: npt.NDArray[np.float64]) -> Rows:
+    """Round shares to integers of the same sum (largest remainder method)."""
+    counts = np.floor(shares).astype(np.int64)
+    counts[np.argsort(counts - shares, kind="stable")[: round(shares.sum()) - int(counts.sum())]] += 1
     return counts
