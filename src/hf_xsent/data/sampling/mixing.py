@@ -92,9 +92,7 @@ class TemperatureSampler(Sampler[int]):
 
     def _rows(self) -> Rows:
         """Return the rows of the epoch: the draws from all languages, in random order."""
-        draws, earlier = self._groups(self.epoch), np.zeros(len(self.ranges), dtype=np.int64)
-        for epoch in range(self.epoch):
-            earlier += self._groups(epoch)
+        earlier, draws = (self._groups(first, end) for first, end in ((0, self.epoch), (self.epoch, self.epoch + 1)))
         groups = np.arange(len(draws), dtype=np.int16).repeat(draws)
         np.random.default_rng((self.seed, self.epoch)).shuffle(groups)
         languages = groups.repeat(self.group)
@@ -105,13 +103,17 @@ class TemperatureSampler(Sampler[int]):
                 rows[languages == number] = self._draw(number, len(of_language), position, count) + of_language.start
         return rows
 
-    def _groups(self, epoch: int) -> Rows:
-        """Round the shares of an epoch, a language's up as often as its remainder says (systematic sampling)."""
+    def _groups(self, first: int, end: int) -> Rows:
+        """Return the groups of each language in a range of epochs.
+
+        In each, shares are rounded up as often as their remainders say (systematic sampling).
+        """
+        epochs = np.arange(first, end)
         if self.group == 1 and (fixed := _apportion(self.shares)).all():
-            return fixed
-        offset = (self.offset + epoch * _GOLDEN) % 1
-        ends = np.floor(np.cumsum(self.shares[:-1]) + offset).astype(np.int64)
-        return np.diff(ends, prepend=0, append=self.num_samples // self.group)
+            return fixed * len(epochs)
+        offsets = (self.offset + epochs * _GOLDEN) % 1
+        ends = np.floor(np.cumsum(self.shares[:-1]) + offsets[:, None]).sum(0).astype(np.int64)
+        return np.diff(ends, prepend=0, append=len(epochs) * (self.num_samples // self.group))
 
     def _draw(self, language: int, size: int, position: int, count: int) -> Rows:
         """Return ``count`` numbers below ``size``, from a position in a language's passes, each in random order."""
