@@ -16,6 +16,7 @@ from hf_xsent import load_bitext
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.fields import NEGATIVES
+from hf_xsent.data.readers.in_memory import stored_pairs
 from hf_xsent.errors import DataError
 
 Pairs = list[tuple[str, str]]
@@ -68,6 +69,20 @@ def test_languages_come_from_the_mapping_or_the_columns(load: Any, pairs: Pairs,
     again = load(mixed.to_dataset())
     assert again.languages == mixed.languages and _sides(again) == _sides(mixed)
     assert load(mixed).languages == mixed.languages and _sides(load(mixed)) == _sides(mixed)
+
+
+def test_keys_of_data_sets_may_end_in_two_codes_also_as_words_of_a_recipe(
+    load: Any, pairs: Pairs, tmp_path: Path
+) -> None:
+    rows = Dataset.from_dict({"source": ["Ein Hund."], "target": ["A dog."]})
+    splits = DatasetDict({"talks-en-de": rows, "talks-fr-en": rows})
+    words = [f"{key}={path}" for key, (path,) in stored_pairs(splits, cache_dir=tmp_path).items()]
+    for data in (splits, words):
+        assert load(data).languages == {"de": 1, "fr": 1}
+    folder = tmp_path / "en-de=1"
+    folder.mkdir()
+    (folder / "sw.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
+    assert load(str(folder / "sw.tsv")).languages == {"sw": len(pairs)}
 
 
 def test_a_bitext_is_read_again_by_the_arguments(load: Any, pairs: Pairs) -> None:

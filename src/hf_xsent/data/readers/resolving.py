@@ -93,8 +93,8 @@ def _sources(data: Any, template: BitextSource) -> Iterator[BitextSource]:
             yield item
             continue
         name, equals, path = fspath(item).partition("=")
-        stated = equals and (re.fullmatch(CODE, name) or language_of_name(name, template.target_language))
-        if key is None and stated:
+        code = re.fullmatch(CODE, name) or ("/" not in name and code_at_end(name, template.target_language))
+        if key is None and equals and code:
             yield from _expand(path, _stating(template, name))
         else:
             yield from _expand(fspath(item), _stating(template, key))
