@@ -71,9 +71,7 @@ def test_languages_come_from_the_mapping_or_the_columns(load: Any, pairs: Pairs,
     assert load(mixed).languages == mixed.languages and _sides(load(mixed)) == _sides(mixed)
 
 
-def test_keys_of_data_sets_may_end_in_two_codes_also_as_words_of_a_recipe(
-    load: Any, pairs: Pairs, tmp_path: Path
-) -> None:
+def test_keys_of_data_sets_may_end_in_two_codes_also_in_a_recipe(load: Any, pairs: Pairs, tmp_path: Path) -> None:
     rows = Dataset.from_dict({"source": ["Ein Hund."], "target": ["A dog."]})
     splits = DatasetDict({"talks-en-de": rows, "talks-fr-en": rows})
     words = [f"{key}={path}" for key, (path,) in stored_pairs(splits, cache_dir=tmp_path).items()]
