@@ -409,6 +409,7 @@ def test_a_recipe_beside_flags(data: Path, encoder_folders: dict[str, Path]) -> 
             "metric_for_best_model 'foo' is not measured: use accuracy, accuracy_de",
         ),
         ("xnli", ["--dev=de={data}/test-de.tsv", "--metric_for_best_model=f1"], "'f1' is not measured"),
+        ("xnli", ["--dev=de={data}/test-de.tsv", "--metric_for_best_model=loss"], "'loss' is not measured: use acc"),
     ],
 )  # fmt: skip
 def test_settings_without_effect_are_refused(

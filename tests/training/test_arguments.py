@@ -292,6 +292,8 @@ def test_fields_of_a_subclass_are_read_or_refused(tmp_path: Path) -> None:
     [
         ({"metric_for_best_model": "accuracy_xx"}, r"'accuracy_xx' is not measured: use accuracy, .*accuracy_de"),
         ({"metric_for_best_model": "eval_f1"}, "'f1' is not measured"),
+        ({"metric_for_best_model": "loss", "greater_is_better": False}, "'loss' is not measured: use accuracy"),
+        ({"metric_for_best_model": "eval_loss"}, "'loss' is not measured: use accuracy"),
         ({"metric_for_best_model": "acuracy", "load_best_model_at_end": False}, "'acuracy' is not measured"),
         ({"metric_for_best_model": "bleu", "eval_strategy": "no"}, "'bleu' is not measured"),
         ({"per_device_train_batch_size": 1}, "a batch of one pair has no negatives"),

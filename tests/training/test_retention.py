@@ -108,6 +108,10 @@ def test_choosing_a_share_leaves_all_trained_weights_as_they_were(encoder_folder
         ({"share_of_start": "auto"}, "share_of_start auto compares scores within languages: give --retention"),
         ({"largest_drop": 1}, "largest_drop compares scores within languages: give --retention"),
         ({"share_of_start": "auto", "retention": "benchmarks", "dev_pairs": 0}, "compares dev accuracy: give --dev"),
+        (
+            {"retention": "benchmarks", "languages": ["de", "en", "fr"]},
+            "embeds sentences without their language",
+        ),
         ({"share_of_start": "much"}, "share_of_start 'much' is not auto, or a number"),
         ({"share_of_start": 1.0}, "share_of_start 1.0 is not auto, or a number"),
     ],

@@ -84,7 +84,7 @@ def adapted_arguments(args: FineTuningArguments, task: FineTuningTask, dev: Any)
     if dev is None:
         args.eval_strategy = IntervalStrategy.NO
         refuse_conflicts(facts_of_arguments(args))
-    if args.metric_for_best_model == "loss":  # the default of transformers; no task has it
+    if args.metric_for_best_model is None:
         args.metric_for_best_model, args.greater_is_better = task.scores[0], True
     check_metric(args, [*task.scores, *(f"{score}_{name}" for name in dev or () for score in task.scores)])
     return args

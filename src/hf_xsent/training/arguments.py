@@ -53,7 +53,10 @@ class CheckedArguments(TrainingArguments):
             self.ddp_backend = None
         if self.eval_strategy == "steps":  # transformers' default is logging_steps, which must not decide results
             self.eval_steps = self.eval_steps or self.save_steps
+        states_metric = self.metric_for_best_model is not None
         super().__post_init__()
+        if not states_metric:  # transformers' default is the loss, which is not measured
+            self.metric_for_best_model = self.greater_is_better = None
         _check_same_precision(self)
         if self.n_gpu > 1:
             raise RecipeError(
@@ -80,7 +83,7 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
             raise RecipeError(f"share_of_start {share!r} is not auto, or a number at least 0 and below 1")
         if "no" in (self.eval_strategy, self.save_strategy):
             self.load_best_model_at_end = False
-        if self.metric_for_best_model in (None, "loss", "eval_loss"):  # transformers' default
+        if self.metric_for_best_model is None:
             self.metric_for_best_model, self.greater_is_better = "accuracy", True
         super().__post_init__()
 
@@ -106,6 +109,8 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
                 raise RecipeError(f"{field.name} of {type(arguments).__name__} has no effect here: drop it")
             if field.init and field.name in ours - needed:
                 values[field.name] = value
+        if values["metric_for_best_model"] == "loss":  # which transformers sets where none is given
+            values["metric_for_best_model"] = None
         return cls(**values)
 
 

@@ -69,6 +69,10 @@ CONFLICTS: dict[tuple[str, ...], str] = {
         "share_of_start auto compares dev accuracy: give --dev (AlignmentTrainer: eval_dataset)"
     ),
     ("share_of_start auto|largest_drop", "no retention"): "{0} compares scores within languages: give --retention",
+    ("retention", "language embeddings"): (
+        "{0} embeds sentences without their language, which a model with language embeddings needs: drop --retention, "
+        "or train without languages"
+    ),
     ("early_stopping_patience|this lr_scheduler_type", "no measurements|no dev pairs"): (
         "{0} needs dev measurements: give --dev (AlignmentTrainer: eval_dataset), and eval_strategy steps or epoch"
     ),
@@ -140,6 +144,7 @@ def facts_of_model(config: AlignmentConfig, arguments: TrainingArguments) -> set
         "ZeRO-3": deepspeed is not None and deepspeed.is_zero3(),
         "critic": config.needs.critic,
         "momentum encoder": config.needs.momentum_encoder,
+        "language embeddings": bool(config.languages),
         "frozen encoder": config.freezes_encoder,
         "negatives of the batch": bool(_IN_BATCH & {*config.objectives}) and not config.hard_negatives,
         "one pair per batch": arguments.train_batch_size * arguments.world_size < 2,

@@ -90,8 +90,9 @@ def _check_kind_of_data(data: DataSettings, config: AlignmentConfig) -> None:
     """Check that the model can train on unpaired files and cached features, where they are given."""
     if data.unpaired and (config.needs.pairs or not config.freezes_encoder):
         raise RecipeError(
-            "unpaired files have no translations, which these objectives need: give --method dual-pivot "
-            "and --objectives adversarial=1 cycle=N, where N is the paper's λ: 10 for Tatoeba, 5 for BUCC"
+            "unpaired files are for dual pivot without pairs: give --method dual-pivot and --objectives adversarial=1 "
+            "cycle=N, where N is the paper's λ: 10 for Tatoeba, 5 for BUCC; other objectives read pairs by --data, "
+            "also masked_language_modeling (recipe mlm-small)"
         )
     if not config.caches_features and data.features not in (None, "none"):
         other = "--features caches sums of the frozen encoder of dual pivot, which other methods do not have: drop it"

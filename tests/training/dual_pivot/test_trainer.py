@@ -13,6 +13,7 @@ import torch
 import yaml
 from training_process import assert_survives_kills, steps, train_together
 from training_run import Run
+from transformers import AutoModel, AutoTokenizer
 
 from hf_xsent.errors import DataError, RecipeError, TrainingError
 from hf_xsent.models.saved_form import saved_weights
@@ -176,6 +177,18 @@ def test_a_second_run_encodes_nothing(run: Run, caplog: pytest.LogCaptureFixture
     assert before == {file: file.stat().st_mtime_ns for file in (run.folder / "features").glob("*.npy")}
 
 
+def test_features_beyond_float16_train_without_the_cache(run: Run, tmp_path: Path) -> None:
+    encoder = AutoModel.from_pretrained(run.settings["model"])
+    with torch.no_grad():
+        encoder.embeddings.LayerNorm.weight *= 1e5
+    encoder.save_pretrained(tmp_path / "wide")
+    AutoTokenizer.from_pretrained(run.settings["model"]).save_pretrained(tmp_path / "wide")
+    run.settings |= {"model": str(tmp_path / "wide")}
+    with pytest.raises(DataError, match="infinite feature in float16: .* or give --features none, which computes"):
+        run.start(**UNSUPERVISED)
+    run.start("--overwrite", features="none", **UNSUPERVISED)
+
+
 def test_a_nan_loss_is_one_sentence(run: Run) -> None:
     with pytest.raises(TrainingError, match=r"step \d: .* NaN or infinite.*lower the learning rate"):
         run.start(learning_rate="1e30", **UNSUPERVISED)
@@ -189,7 +202,16 @@ def test_a_nan_loss_is_one_sentence(run: Run) -> None:
         ({"data": None, "unpaired": ["a.txt"]}, RecipeError, "takes two files, one per language, not 1"),
         ({"data": None, "unpaired": ["a.txt", "b.txt"]}, DataError, "no such file: a.txt"),
         ({"data": None, "unpaired": ["a", "b"], "max_pairs": 5}, RecipeError, "max_pairs has no effect on unpaired"),
-        ({"data": None, "unpaired": "THERE"}, RecipeError, "unpaired files have no translations"),
+        (
+            {"data": None, "unpaired": "THERE"},
+            RecipeError,
+            "unpaired files are for dual pivot without pairs: give",
+        ),
+        (
+            {"data": None, "unpaired": "THERE", "method": "alignment", "objectives": {"masked_language_modeling": 1}},
+            RecipeError,
+            "for dual pivot .*; other objectives read pairs by --data, also masked_language_modeling",
+        ),
         ({"variant": "authors"}, RecipeError, "layer_norm, dropout .* need each token: drop (--)?features"),
         ({"method": "dap", "objectives": None}, RecipeError, "features caches sums of .* dual pivot, which other"),
         ({"pairs_per_chunk": 2}, RecipeError, "for which pairs_per_chunk is of no use"),

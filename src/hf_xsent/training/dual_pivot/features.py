@@ -136,7 +136,7 @@ class FeatureCache:
         if not_finite.any():
             raise DataError(
                 f"{sentences[int(not_finite.argmax())][:40]!r} has a NaN or infinite feature in {self.dtype}: "
-                "check the model's weights, or use float32, whose range is larger than float16's"
+                "check the model's weights, or give --features none, which computes the features in every step"
             )
 
 
