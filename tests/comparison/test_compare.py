@@ -148,7 +148,7 @@ def test_a_comparison_that_is_stopped_saves_the_run_at_work_and_resumes_from_the
     before = run.metrics()[: int(checkpoint.name.split("-")[1])]
     assert study.compare()["runs"][0]["state"] == "finished"
     assert run.metrics()[: len(before)] == before  # of the first piece, as it was logged then
-    assert _steps(run) == list(range(1, 601))
+    assert _steps(run) == list(range(1, 251))
 
 
 @pytest.mark.slow
