@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
-from hf_xsent import evaluate
+from hf_xsent import evaluate, load_tasks
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation import pairs as pairs_module
@@ -186,6 +186,13 @@ def test_the_verdict_is_about_a_pool_with_the_sentences_of_the_language_of_the_q
     compared = compare_with_first(task, "start", *measured)
     table = comparison_table(task, {"start": measured[0].report, "trained": compared})
     assert table.startswith("Pairs, beside own language") and "trained scores higher than start" in table
+
+
+def test_a_single_task_and_language_may_be_one_word(tmp_path: Path) -> None:
+    (tmp_path / "de.tsv").write_text("Ein Hund.\tA dog.\nEine Katze.\tA cat.\n", encoding="utf-8")
+    for tasks in (f"pairs={tmp_path}/de.tsv", [f"pairs={tmp_path}/de.tsv"]):
+        (task,) = load_tasks(tasks, "de")
+        assert [test_set.language for test_set in task.sets] == ["de"]
 
 
 def test_pairs_in_memory_stand_in_place_of_tasks():

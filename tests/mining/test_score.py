@@ -76,6 +76,26 @@ def test_pairs_in_memory_of_another_language_are_named_and_not_listed(tmp_path: 
         )
 
 
+def test_filtered_pairs_have_no_excluded_sentence_among_their_negatives(tmp_path: Path) -> None:
+    (tmp_path / "gold.txt").write_text("The dog sleeps.\n", encoding="utf-8")
+    left = {"source": "Es ist kalt.", "target": "It is cold."}
+    pair = left | {"target_negatives": ["the dog SLEEPS.", "It is warm."], "source_negatives": ["The dog sleeps."]}
+    rules = [f"exclude={tmp_path}/gold.txt", "min_score=-1"]
+    score_pairs([pair], tmp_path / "scored.jsonl", Letters(), language="de", filter=rules)
+    (read,) = load_bitext({"de": str(tmp_path / "scored.jsonl")}, cleaning=None, cache_dir=tmp_path / "cache")
+    assert read == left | {"target_negatives": ["It is warm."], "language": "de"}
+
+
+def test_a_column_of_languages_that_is_not_written_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = [{"source": "Es ist kalt.", "target": "It is cold.", "language": code} for code in ("de", "fr")]
+    for language, told in (("und", True), ("de", False)):
+        caplog.clear()
+        score_pairs(records, tmp_path / "scored.jsonl", Letters(), language=language)
+        assert ("its column of languages is not in the output: run once for each language" in caplog.text) == told
+
+
 @pytest.mark.parametrize("content", ["", "source\ttarget\n"])
 def test_a_file_without_pairs_is_an_error(tmp_path: Path, content: str) -> None:
     (tmp_path / "pairs.tsv").write_text(content)

@@ -156,7 +156,9 @@ def test_changes_that_are_allowed_are_recorded(run: Run, caplog: pytest.LogCaptu
 def test_a_change_that_the_optimizer_cannot_take_is_one_sentence(run: Run) -> None:
     run.start(max_steps=3)
     with pytest.raises(
-        OutputError, match="the optimizer's state in .*checkpoint-3 is damaged or does not fit this run"
+        OutputError,
+        match="the optimizer's state in .*checkpoint-3 is damaged or does not fit this run .* resume with the settings "
+        "of that run; with the same settings, delete",
     ):
         run.start("--resume_with_changes", frozen_layers=1, max_steps=3, seed=5)
 
@@ -198,6 +200,16 @@ def test_the_deletion_of_a_surplus_checkpoint_is_finished(run: Run) -> None:
     (run.out / "checkpoint-4" / "trainer_state.json").unlink()  # killed while it deleted this one
     run.start("--resume", **settings)
     assert sorted(path.name for path in run.out.glob("checkpoint-*")) == ["checkpoint-6"]
+
+
+def test_folders_that_are_not_checkpoints_stay_and_count_for_nothing(run: Run) -> None:
+    settings = {"save_steps": 2, "save_total_limit": 1, "eval_strategy": "no"}
+    run.start(max_steps=2, **settings)
+    for name in ("checkpoint-1-kept", "checkpoint-9-kept"):
+        shutil.copytree(run.out / "checkpoint-2", run.out / name)
+    run.start("--resume_with_changes", max_steps=4, **settings)
+    left = {path.name for path in run.out.glob("checkpoint-*")}
+    assert left == {"checkpoint-1-kept", "checkpoint-9-kept", "checkpoint-4"}
 
 
 def test_what_a_kill_left_unfinished_does_not_join_the_final_model(run: Run) -> None:
@@ -283,6 +295,18 @@ def test_measurements_of_other_dev_pairs_are_not_compared(run: Run) -> None:
     assert trainer is not None and trainer.state.best_global_step == 4
     assert "before training" not in (run.out / "README.md").read_text("utf-8")
     assert [line["step"] for line in run.metrics if "eval_accuracy" in line] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"pooling": "mean"}, {"max_length": 6}, {"prompts": {"q": "Wo: "}, "default_prompt_name": "q"}]
+)
+def test_measurements_by_another_pooling_length_or_prompt_are_not_compared(run: Run, changed: dict[str, Any]) -> None:
+    settings = {"eval_steps": 1, "save_steps": 1, "save_total_limit": None}
+    run.start(max_steps=2, **settings)
+    unfinish(run.out)
+    trainer = run.start("--resume_with_changes", max_steps=3, **settings, **changed)
+    assert trainer is not None and trainer.state.best_global_step == 3
+    assert trainer.state.best_metric == trainer.evaluate()["eval_accuracy"]
 
 
 def test_a_changed_metric_compares_the_best_checkpoint_by_its_own_value(run: Run) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from hf_xsent.data.arrow import read_batches
 from hf_xsent.data.cache import CachedPairs, side_hashes
+from hf_xsent.data.cleaning.excluded import exclude_as_files
 from hf_xsent.data.cleaning.repeats import Hashes, Rows, hash_texts, shuffle_key
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
@@ -75,7 +76,7 @@ def load_bitext(
     ```
     """
     if isinstance(cleaning, Mapping):
-        cleaning = read_settings(CleaningRules, cleaning, where="cleaning")
+        cleaning = read_settings(CleaningRules, exclude_as_files(cleaning, cache_dir), where="cleaning")
     if not isinstance(cleaning, CleaningRules | None):
         raise DataError(f"cleaning takes rules, such as {{'max_characters': 200}}, or None, not {cleaning!r}")
     target_language = data.target_language if isinstance(data, Bitext) else target_language

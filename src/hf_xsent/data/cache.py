@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hf_xsent.data.arrow import read_batches, read_counts, write_distinct
+from hf_xsent.data.cleaning.excluded import without_excluded
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.cleaning.report import CleaningCounts
 from hf_xsent.data.cleaning.rules import CleaningRules
@@ -84,8 +85,7 @@ class CachedPairs:
             elif checkers and (rule := checkers[target](*pair[:2])):
                 counts.remove(rule)
             elif excluded and any(pair[3:5]):
-                left = ([text for text in texts or () if hash_texts(text) not in excluded] for texts in pair[3:5])
-                yield (*pair[:3], *(texts or None for texts in left), *pair[5:])
+                yield (*pair[:3], *(without_excluded(texts, excluded) for texts in pair[3:5]), *pair[5:])
             else:
                 yield pair
         if counts.bad:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 from hf_xsent.data.bitext import Bitext, Pair, load_bitext
 from hf_xsent.data.pair_settings import PairSettings
 from hf_xsent.data.readers.columns import parse_columns
+from hf_xsent.data.readers.formats import has_languages
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import RecipeError
 from hf_xsent.runs.identity import identify_files
+
+logger = logging.getLogger(__name__)
 
 
 def open_pairs(settings: PairSettings) -> BitextSource:
@@ -23,6 +27,11 @@ def open_pairs(settings: PairSettings) -> BitextSource:
     sources = [source for of_language in resolved.values() for source in of_language]
     if len(sources) > 1:
         raise RecipeError(f"{settings.pairs} matches {len(sources)} files: give one file per run")
+    if sources[0].language == "und" and has_languages(sources[0]):
+        logger.warning(
+            "%s: its column of languages is not in the output: run once for each language, as by --language de",
+            sources[0].name,
+        )
     return sources[0]
 
 

@@ -114,7 +114,8 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
     or in memory, and ``columns`` the two that have their sentences; ``tasks`` may be pairs in memory, too.
     ``languages`` are a mapping from tasks to codes, or words such as ``tatoeba=de,fr`` or, for a single task, ``de``.
     """
-    tasks = [tasks] if isinstance(tasks, EvaluationTask) else tasks
+    tasks = [tasks] if isinstance(tasks, EvaluationTask | str | os.PathLike) else tasks
+    languages = [languages] if isinstance(languages, str) else languages
     if isinstance(tasks, Sequence) and tasks and all(isinstance(task, EvaluationTask) for task in tasks):
         if languages or columns:
             raise RecipeError("languages and columns are for tasks by name: give them to load_tasks instead")

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 
 from hf_xsent.data.bitext import Bitext
+from hf_xsent.data.cleaning.excluded import without_excluded
 from hf_xsent.data.cleaning.filtering import FilterRules, PairFilter
 from hf_xsent.data.cleaning.report import CleaningReport
 from hf_xsent.data.identification import check_language
 from hf_xsent.data.output import check_output, one_line, write_records
 from hf_xsent.data.pairs import open_pairs, record_of, store_pairs
 from hf_xsent.data.readers.compression import is_jsonl
-from hf_xsent.data.readers.fields import LEDGER, PAIR_FIELDS
+from hf_xsent.data.readers.fields import LEDGER, NEGATIVES, PAIR_FIELDS
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.mining.parquet import is_parquet
 from hf_xsent.mining.settings import ScoreSettings
@@ -91,7 +92,11 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
         for pair, score in zip(pairs, scores, strict=True)
     )
     if pair_filter is not None:
-        records = (row for row in records if pair_filter.accepts(row["source"], row["target"], row["score"]))
+        accepted = (row for row in records if pair_filter.accepts(row["source"], row["target"], row["score"]))
+        records = (
+            row | {side: without_excluded(row[side], pair_filter.excluded) for side in NEGATIVES if side in row}
+            for row in accepted
+        )
     count = write_records(settings.output, columns, records)
     report = None if pair_filter is None else CleaningReport({settings.language: pair_filter.counts})
     return ScoredPairs(count, report, settings.output)

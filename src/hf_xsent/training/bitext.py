@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.bitext import Bitext, load_bitext
+from hf_xsent.data.cleaning.excluded import exclude_as_files
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.languages import subtags_of
 from hf_xsent.data.readers.columns import parse_columns
@@ -51,10 +52,7 @@ def as_files(settings: Any, splits: Mapping[str, str] = SPLITS) -> Any:
     rules: Any = settings.get("rules")
     if isinstance(rules, Mapping):
         check_known(rules, settings_of(CleaningRules), "rules: ")
-        exclude = stored_pairs(rules.get("exclude"), "test", folder)
-        if isinstance(exclude, Mapping):
-            exclude = [path for paths in exclude.values() for path in ([paths] if isinstance(paths, str) else paths)]
-        written["rules"] = {**rules, "exclude": exclude} if "exclude" in rules else rules
+        written["rules"] = exclude_as_files(rules, folder)
     return {**settings, **written}
 
 

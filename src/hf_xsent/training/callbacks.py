@@ -51,10 +51,11 @@ class MetricsFile(TrainerCallback):
         """Start the file, with the lines up to the checkpoint if the run resumes."""
         if state.is_world_process_zero:
             path = Path(args.output_dir) / METRICS_FILE
-            logs = [log for log in read_metrics(path) if log["step"] <= state.global_step]
+            logs = read_metrics(path) if state.global_step else []
+            logs = [log for log in logs if log.get("step", 0) <= state.global_step]
             if (last := state.log_history[-1:]) and last[0] in logs:  # the logs after it have the same step
                 logs = logs[: logs.index(last[0]) + 1]
-            write_text(path, (json.dumps(log) + "\n" for log in logs if state.global_step))
+            write_text(path, (json.dumps(log) + "\n" for log in logs))
         self.started = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

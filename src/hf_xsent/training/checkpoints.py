@@ -13,7 +13,7 @@ from accelerate.utils import broadcast_object_list
 from transformers import TrainingArguments, trainer
 from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback, TrainerState
-from transformers.trainer_utils import SaveStrategy, TrainOutput, rotate_checkpoints
+from transformers.trainer_utils import SaveStrategy, TrainOutput
 
 from hf_xsent.compat import keep_freed_memory
 from hf_xsent.errors import OutputError, RecipeError, TrainingError
@@ -270,7 +270,13 @@ class SavingTrainer(HubTrainer):
         return metrics
 
     def _rotate_checkpoints(self, best: str | None) -> None:
-        rotate_checkpoints(str(self.args.output_dir), self.args.save_total_limit, best, use_mtime=False)
+        """Delete the oldest checkpoints beyond ``save_total_limit``, but neither the newest nor the best."""
+        checkpoints = checkpoints_of(str(self.args.output_dir))
+        needed = {*checkpoints[:1], *(path for path in checkpoints if best is not None and path == Path(best))}
+        deletable = [path for path in checkpoints if path not in needed]
+        if limit := self.args.save_total_limit:
+            for path in deletable[max(0, limit - len(needed)) :]:
+                remove(path)
 
     def _init_training_state(self, max_steps: int, *args: Any, **kwargs: Any) -> tuple[int, int]:
         """Continue from the checkpoint's state, with this run's schedule, and find the best checkpoint again."""

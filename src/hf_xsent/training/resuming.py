@@ -14,6 +14,8 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import SaveStrategy
 
 from hf_xsent.errors import OutputError
+from hf_xsent.settings.declare import settings_of
+from hf_xsent.settings.model import EncoderSettings
 
 
 def is_on_schedule(state: TrainerState, arguments: TrainingArguments) -> bool:
@@ -40,8 +42,9 @@ def deciding_metric(arguments: TrainingArguments) -> str:
 
 
 def keep_comparable(state: TrainerState, arguments: TrainingArguments, changed: Collection[str]) -> None:
-    """Forget measurements of other dev pairs, and compare the best step by the metric that decides now."""
-    if any("dev" in name.split() for name in changed):
+    """Forget measurements of other dev pairs or by another pooling, length or prompt; find the best step again."""
+    measuring = settings_of(EncoderSettings)
+    if any("dev" in name.split() or name.partition(".")[0] in measuring for name in changed):
         state.log_history = [
             {name: value for name, value in log.items() if not name.startswith("eval_")} for log in state.log_history
         ]
@@ -70,7 +73,7 @@ def loading_state(what: str, checkpoint: str | None) -> Iterator[None]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise OutputError(
             f"{what} in {checkpoint} is damaged or does not fit this run ({reason}): resume with the settings of that "
-            "run, delete the checkpoint to resume from the one before, or give --overwrite"
+            "run; with the same settings, delete the checkpoint to resume from the one before, or give --overwrite"
         ) from error
 
 

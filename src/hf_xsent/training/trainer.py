@@ -55,8 +55,8 @@ class AlignmentTrainer(RunTrainer):
     pairs, with its arguments ``target_language`` (by default that of a bitext) and ``columns``; the latter are not
     cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the model, which
     AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card.
-    ``save_strategy="no"`` writes only the metrics. The output folder must be new or empty: ``train`` says how to resume
-    or replace the run in it.
+    ``save_strategy="no"`` writes only metrics.jsonl, and replaces an earlier one. The output folder must be new or
+    empty: ``train`` says how to resume or replace the run in it.
 
     ```python
     from hf_xsent import AlignmentTrainer, SentenceEncoderForPreTraining

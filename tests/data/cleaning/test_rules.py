@@ -7,7 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 
+from hf_xsent import load_bitext
 from hf_xsent.data.cleaning.report import CleaningCounts, CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError
@@ -141,6 +143,17 @@ def test_test_sets_in_the_formats_of_pairs_are_excluded(tmp_path: Path, name: st
     check = CleaningRules(exclude=[str(tmp_path / name)]).pair_checker("de")
     for pair in (('Der "Hund", schläft.', "Another one."), ("Noch einer.", "the dog SLEEPS.")):
         assert check(*pair) == "exclude"
+
+
+def test_pairs_in_memory_and_data_sets_on_disk_are_excluded_and_hidden_files_are_not_read(tmp_path: Path) -> None:
+    gold = Dataset.from_dict({"de": ["Der Hund schläft."], "en": ["The dog sleeps."]})
+    gold.save_to_disk(str(tmp_path / "gold"))
+    (tmp_path / "gold" / ".git").mkdir()
+    (tmp_path / "gold" / ".git" / "objects").write_bytes(b"\0\xff")
+    pairs = [("Der Hund schläft.", "The dog."), ("Es ist kalt.", "It is cold.")]
+    for exclude in (gold, [("Der Hund schläft.", "The dog sleeps.")], str(tmp_path / "gold")):
+        read = load_bitext({"de": pairs}, cleaning={"exclude": exclude}, cache_dir=tmp_path / "cache")
+        assert read.pairs("de") == (["Es ist kalt."], ["It is cold."])
 
 
 def test_a_folder_of_test_sets_is_read_with_its_subfolders(tmp_path: Path) -> None:

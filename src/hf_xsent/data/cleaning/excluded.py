@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 from glob import glob
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.readers.in_memory import stored_pairs
 from hf_xsent.data.readers.records import open_parquet, read_jsonl
 from hf_xsent.data.readers.sources import format_of_name, nearest_file
 from hf_xsent.data.readers.tables import read_csv
 from hf_xsent.errors import DataError
 
-_FORMATS = (None, "tsv", "csv", "jsonl", "parquet")  # None: plain text
+_FORMATS = (None, "tsv", "csv", "jsonl", "parquet")  # None: plain text, and the Arrow files of save_to_disk
 
 
 def excluded_files(patterns: Iterable[str]) -> list[Path]:
@@ -23,7 +25,7 @@ def excluded_files(patterns: Iterable[str]) -> list[Path]:
     files: set[Path] = set()
     for pattern in patterns:
         matches = [Path(name) for name in glob(pattern, recursive=True)]
-        matches += [path for folder in matches if folder.is_dir() for path in folder.rglob("*")]
+        matches += [path for folder in matches if folder.is_dir() for path in _inside(folder)]
         if not (inside := {path for path in matches if path.is_file()}):
             raise DataError(f"cleaning rule exclude: no file matches {pattern}{nearest_file(Path(pattern))}")
         files |= inside
@@ -31,6 +33,26 @@ def excluded_files(patterns: Iterable[str]) -> list[Path]:
         if format_of_name(file.name) not in _FORMATS:
             raise DataError(f"cleaning rule exclude: {file} is not plain text, TSV, CSV, JSON or Parquet")
     return sorted(files)
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """Yield what is in a folder except hidden files, such as those of git."""
+    for path in folder.rglob("*"):
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            yield path
+
+
+def exclude_as_files(rules: Mapping[str, Any], cache_dir: str | PathLike[str] | None) -> dict[str, Any]:
+    """Return rules whose pairs to exclude are files; pairs in memory are written to the cache."""
+    exclude = stored_pairs(rules.get("exclude"), "test", cache_dir)
+    if isinstance(exclude, Mapping) and all(isinstance(paths, list) for paths in exclude.values()):
+        exclude = [path for paths in exclude.values() for path in paths]
+    return {**rules, "exclude": exclude} if "exclude" in rules else {**rules}
+
+
+def without_excluded(negatives: Iterable[str] | None, excluded: Set[int]) -> list[str] | None:
+    """Return the negatives whose hashes are not among the excluded ones, None if none are left."""
+    return [text for text in negatives or () if hash_texts(text) not in excluded] or None
 
 
 @lru_cache(maxsize=1)  # the languages of a run share it
@@ -41,10 +63,16 @@ def hash_sentences(stamped: tuple[tuple[Any, ...], ...]) -> frozenset[int]:
 
 def _texts(file: Path) -> Iterator[str]:
     kind = format_of_name(file.name)
-    if kind in (None, "tsv"):
+    if kind in (None, "tsv") and file.suffix != ".arrow":
         for _, line in lines(file):
             cells = line.replace("|||", "\t").split("\t")  # of word alignment: source ||| target
             yield from {line, *cells, *(cell[1:-1].replace('""', '"') for cell in cells if cell[:1] == '"')}
+    elif file.suffix == ".arrow":
+        import pyarrow as pa
+
+        with pa.memory_map(str(file)) as stream:
+            for batch in pa.ipc.open_stream(stream):
+                yield from _texts_in(batch.to_pylist())
     elif kind == "parquet":
         with open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=1000):

@@ -52,6 +52,7 @@ class PairFilter:
     def __init__(self, rules: FilterRules, language: str = "und", target_language: str = "und") -> None:
         self.rules = rules
         self.counts = CleaningCounts()
+        self.excluded = rules.excluded_sentences()
         self._removed_by: Callable[[str, str], str | None] = rules.pair_checker(language, target_language)
         self._duplicates = None if rules.near_duplicates is None else NearDuplicates(rules.near_duplicates)
 

@@ -88,6 +88,14 @@ def by_language(source: BitextSource) -> list[BitextSource]:
     return [replace(source, language=code, stated=True, by_column=True) for code in codes]
 
 
+def has_languages(source: BitextSource) -> bool:
+    """Return whether the column ``language`` or ``lang`` has a code in the first pair."""
+    if (column := language_column(_names(source))) is None:
+        return False
+    first = next((record.get(column) for _, record in _records(source, [column]) if isinstance(record, dict)), None)
+    return isinstance(first, str) and bool(language_in(first, source.target_language))
+
+
 def _language_of(source: BitextSource, number: int, value: Any) -> str:
     """Return the code in the column ``language`` of a pair."""
     if isinstance(value, str) and (code := language_in(value, source.target_language)):
