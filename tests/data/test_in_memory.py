@@ -126,6 +126,9 @@ def test_neither_the_ledger_nor_an_index_is_a_side(load: Any) -> None:
 
 
 def test_a_language_that_is_no_code_is_named(load: Any) -> None:
+    many = [{"source": "a", "target": "b", "lang": f"style {number}"} for number in range(2000)]
+    with pytest.raises(DataError, match="^the column lang has no languages, but more than 500 values"):
+        load(many)
     with pytest.raises(DataError, match="^the pairs: the language is 5, not a code such as de"):
         load([{"source": "ein Hund", "target": "a dog", "language": 5}])
 

@@ -68,11 +68,7 @@ def _texts(file: Path) -> Iterator[str]:
             cells = line.replace("|||", "\t").split("\t")  # of word alignment: source ||| target
             yield from {line, *cells, *(cell[1:-1].replace('""', '"') for cell in cells if cell[:1] == '"')}
     elif file.suffix == ".arrow":
-        import pyarrow as pa
-
-        with pa.memory_map(str(file)) as stream:
-            for batch in pa.ipc.open_stream(stream):
-                yield from _texts_in(batch.to_pylist())
+        yield from _texts_in_arrow(file)
     elif kind == "parquet":
         with open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=1000):
@@ -82,6 +78,17 @@ def _texts(file: Path) -> Iterator[str]:
             if isinstance(row, DataError):
                 raise row
             yield from _texts_in(row)
+
+
+def _texts_in_arrow(file: Path) -> Iterator[str]:
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(file)) as stream:
+            for batch in pa.ipc.open_stream(stream):
+                yield from _texts_in(batch.to_pylist())
+    except pa.ArrowException as error:
+        raise DataError(f"cleaning rule exclude: {file} is not a file of save_to_disk ({error})") from error
 
 
 def _texts_in(value: Any) -> Iterator[str]:

@@ -23,6 +23,7 @@ from hf_xsent.data.readers.sources import IN_MEMORY, BitextSource, default_cache
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, move_into_place
 
+_MOST_LANGUAGES = 500  # each is an open file
 _ARROW = "__arrow_c_stream__"  # of data frames and tables
 
 
@@ -77,6 +78,9 @@ def write_pairs(data: Any, folder: Path, split: str, by_column: bool = True) -> 
                 if column is not None and (not record[column] or language == "nan"):
                     raise DataError(f"pair {number} has no {column}: give its code, and und if it is unknown")
                 if language not in files:
+                    if len(files) == _MOST_LANGUAGES:
+                        raise DataError(f"the column {column} has no languages, but more than {len(files)} values: "
+                                        "rename it, or state the language of all pairs")  # fmt: skip
                     path = Path(temporary) / f"{len(files)}.jsonl"
                     files[language] = stack.enter_context(path.open("w", encoding="utf-8", errors="surrogatepass"))
                 files[language].write(_line(record))
