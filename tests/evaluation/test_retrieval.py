@@ -16,10 +16,10 @@ import pytest
 from datasets import Dataset
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-from hf_xsent import SentenceEmbedder, evaluate
+from hf_xsent import SentenceEmbedder, evaluate, load_tasks
 from hf_xsent.data.benchmarks.collection import load_collection, store_collection
 from hf_xsent.data.readers.sources import default_cache_dir
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.evaluation import retrieval as module
 from hf_xsent.evaluation.retrieval import RetrievalTask
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
@@ -271,6 +271,23 @@ def test_a_folder_without_judgements_is_refused(tmp_path: Path) -> None:
 
 def _load(collection: dict[str, Any]) -> Any:
     return RetrievalTask.load(store_collection(collection, default_cache_dir())).sets
+
+
+def test_the_language_of_records_may_be_named_lang(tmp_path: Path) -> None:
+    corpus = [{"_id": 1, "text": "Ein Hund.", "lang": "de"}]
+    _write(tmp_path, corpus, [{"_id": "q", "text": "A dog.", "Lang": "en"}], "q\t1\t1\n")
+    (collection,) = load_collection(tmp_path)
+    assert (collection.document_languages, collection.query_languages) == (["de"], ["en"])
+
+
+def test_a_file_or_a_bare_collection_in_place_of_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text("", encoding="utf-8")
+    with pytest.raises(DataError, match="corpus.jsonl is a file: give the folder, which has corpus.jsonl"):
+        load_tasks({"retrieval": str(tmp_path / "corpus.jsonl")})
+    with pytest.raises(RecipeError, match="unknown task 'corpus'.*; give a collection as {'retrieval': collection}"):
+        load_tasks({"corpus": {}, "queries": {}, "qrels": {}})
+    with pytest.raises(DataError, match="a collection in memory has corpus, queries and qrels, not docs"):
+        load_tasks({"retrieval": {"docs": {}, "queries": {}, "qrels": {}}})
 
 
 def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hf_xsent.data.languages import find_language
+from hf_xsent.data.readers.columns import language_column
 from hf_xsent.data.readers.compression import compressed_or_not, json_lines, lines
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.data.readers.in_memory import write_records
@@ -39,7 +40,8 @@ class Collection:
 def load_collection(source: str | PathLike[str], languages: Iterable[str] | None = None) -> list[Collection]:
     """Load a folder with ``corpus.jsonl``, ``queries.jsonl``, and ``qrels/test.tsv`` or ``qrels.tsv``.
 
-    A document has ``_id``, ``text`` and perhaps ``title``, a query ``_id`` and ``text``; both perhaps ``language``.
+    A document has ``_id``, ``text`` and perhaps ``title``, a query ``_id`` and ``text``; both perhaps ``language`` or
+    ``lang``.
     Records of the corpus with one ``_id`` are passages of one document, which is as near as its nearest passage.
     Judgements are lines of query id, document id and score, with or without a header, or in TREC's four columns.
     Queries without a relevant document are omitted. ``languages`` are those of the queries to keep.
@@ -129,6 +131,8 @@ def _find(folder: Path, *names: str) -> Path:
         if path.is_file():
             return path
     if not folder.is_dir():
+        if folder.is_file():
+            raise DataError(f"{folder} is a file: give the folder, which has {_FILES}")
         raise DataError(f"no such folder: {folder}{nearest_file(folder)}")
     raise DataError(f"{folder} has no file {' or '.join(names)}: give a folder with {_FILES}, in the format of BEIR")
 
@@ -142,7 +146,7 @@ def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
         if not (isinstance(name, str | int) and isinstance(text, str) and isinstance(title, str | None)):
             found = f"it has {', '.join(values) or 'none'}"
             raise DataError(f"{place}: a record has the fields _id and text, and perhaps title, each a text; {found}")
-        own = values.get("language")
+        own = values.get(language_column(values) or "")
         code = _language(place, own if own and own == own else NOT_STATED)  # not NaN
         yield place, str(name), f"{title or ''} {text}".strip(), code
     if not number:
