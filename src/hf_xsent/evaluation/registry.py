@@ -84,14 +84,9 @@ def check_options(name: str, options: Any) -> TaskSettings:
     """Check the name of a task, and the names and types of its options."""
     if name not in TASKS:
         of_folder = [task for task, kind in TASKS.items() if name in kind.folders]
-        in_collection = (
-            "; give a collection as {'retrieval': collection}" if name in ("corpus", "queries", "qrels") else ""
-        )
-        hint = (
-            f"; the data {name} is for {' or '.join(of_folder)}"
-            if of_folder
-            else in_collection or did_you_mean(name, TASKS)
-        )
+        hint = f"; the data {name} is for {' or '.join(of_folder)}" if of_folder else did_you_mean(name, TASKS)
+        if name in ("corpus", "queries", "qrels"):
+            hint = "; give a collection as {'retrieval': collection}"
         raise RecipeError(f"unknown task {name!r}: tasks are {', '.join(TASKS)}{hint}")
     if not isinstance(options, Mapping):
         raise RecipeError(f"tasks.{name} takes options such as {{data: FOLDER}}, not {shortened(options)}")

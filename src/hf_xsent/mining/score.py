@@ -92,11 +92,12 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
         for pair, score in zip(pairs, scores, strict=True)
     )
     if pair_filter is not None:
-        accepted = (row for row in records if pair_filter.accepts(row["source"], row["target"], row["score"]))
-        records = (
-            row | {side: without_excluded(row[side], pair_filter.excluded) for side in NEGATIVES if side in row}
-            for row in accepted
-        )
+        records = (row for row in records if pair_filter.accepts(row["source"], row["target"], row["score"]))
+        if excluded := pair_filter.excluded:
+            sides = {*NEGATIVES} & pairs.fields
+            records = (
+                row | {side: without_excluded(row[side], excluded) for side in sides if side in row} for row in records
+            )
     count = write_records(settings.output, columns, records)
     report = None if pair_filter is None else CleaningReport({settings.language: pair_filter.counts})
     return ScoredPairs(count, report, settings.output)

@@ -63,12 +63,12 @@ def hash_sentences(stamped: tuple[tuple[Any, ...], ...]) -> frozenset[int]:
 
 def _texts(file: Path) -> Iterator[str]:
     kind = format_of_name(file.name)
-    if kind in (None, "tsv") and file.suffix != ".arrow":
+    if file.suffix == ".arrow":
+        yield from _texts_in_arrow(file)
+    elif kind in (None, "tsv"):
         for _, line in lines(file):
             cells = line.replace("|||", "\t").split("\t")  # of word alignment: source ||| target
             yield from {line, *cells, *(cell[1:-1].replace('""', '"') for cell in cells if cell[:1] == '"')}
-    elif file.suffix == ".arrow":
-        yield from _texts_in_arrow(file)
     elif kind == "parquet":
         with open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=1000):

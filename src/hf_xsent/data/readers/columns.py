@@ -182,8 +182,8 @@ def _tag(words: Sequence[str]) -> str:
 
 def language_column(names: Iterable[str]) -> str | None:
     """Return the name of the column that has the language of each pair, in lower or upper case; None without one."""
-    found = {name.lower(): name for name in names}
-    return next((found[name] for name in LANGUAGE if name in found), None)
+    columns = {name.lower(): name for name in names}
+    return next((columns[name] for name in LANGUAGE if name in columns), None)
 
 
 @lru_cache(maxsize=4096)
