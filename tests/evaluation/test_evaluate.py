@@ -22,12 +22,14 @@ from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
-from hf_xsent.evaluation.evaluate import Evaluation, _write_results, check_views, describe, measure_tasks
+from hf_xsent.evaluation.evaluate import _write_results, measure_tasks
+from hf_xsent.evaluation.evaluation import Evaluation
 from hf_xsent.evaluation.mining_f1 import BuccTask
+from hf_xsent.evaluation.opened import describe, open_views
 from hf_xsent.evaluation.registry import TASKS, load_tasks
-from hf_xsent.evaluation.report import Report, published_lines, published_scores, read_reports, task_table
+from hf_xsent.evaluation.report import Measurement, Report, published_lines, published_scores, read_reports, task_table
 from hf_xsent.evaluation.similarity import Sts17Task
-from hf_xsent.evaluation.task import EvaluationTask, Scores
+from hf_xsent.evaluation.task import EvaluationTask, Outcomes, Scores
 from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
@@ -80,9 +82,9 @@ def _measure(
     dims: Sequence[int] = (32,),
 ) -> dict[str, list[Report]]:
     views = [*views] or [embedder.view]
-    check_views(embedder, views, dims)
-    vectors = SentenceVectors(embedder, views, (text for task in tasks for text in task.inputs()))
-    measured = measure_tasks(vectors, tasks, {}, views, dims)
+    described = {"model": "m", "model_fingerprint": ""}
+    inputs = (text for task in tasks for text in task.inputs())
+    measured = measure_tasks(open_views(embedder, described, "m", views, dims, inputs), tasks)
     return {task.name: [measurement.report for measurement in some] for task, some in measured}
 
 
@@ -395,12 +397,14 @@ def test_opened_models_read_as_much_as_stated_while_they_are_measured(tiny_encod
 
 def test_a_note_says_that_a_single_model_prefers_the_language_of_the_query(tasks: list[EvaluationTask]) -> None:
     report = Report.of(tasks[0], {"model": "m"}, Scores({}, {"all": {"mean": 95.0, "beside": 89.9}}))
-    (note,) = Evaluation([], [report]).notes
+
+    def noted(*reports: Report) -> list[str]:
+        return Evaluation(tasks, [Measurement(one, Outcomes({}, {})) for one in reports]).notes
+
+    (note,) = noted(report)
     assert note.startswith("tatoeba: 95.00 alone, but 89.90 beside the query's own language, which this model prefers")
     closer = Report.of(tasks[0], {"model": "m"}, Scores({}, {"all": {"mean": 95.0, "beside": 90.1}}))
-    assert (
-        Evaluation([], [closer]).notes == [] == Evaluation([], [replace(report, settings={"model": "n"}), report]).notes
-    )
+    assert noted(closer) == [] == noted(replace(report, settings={"model": "n"}), report)
 
 
 # Suites

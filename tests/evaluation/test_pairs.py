@@ -48,8 +48,9 @@ def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
     (pairs,) = task.sets
     sides = pairs.sources, pairs.targets
     scores = task.score(_encode)
-    metrics = scores.languages["de"]
+    metrics, items = scores.languages["de"], [*task.items(scores.outcomes)]
     for direction, (queries, answers) in {"forward": sides, "backward": sides[::-1]}.items():
+        of_direction = [item for item in items if item["item"].endswith("→" if direction == "forward" else "←")]
         first, five, margin, beside = [], [], [], []
         candidates, rivals = list(dict.fromkeys(answers)), list(dict.fromkeys(queries))
         x, y, z = (_encode(side).astype(np.float64) for side in (queries, candidates, rivals))
@@ -64,6 +65,11 @@ def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
             margin.append(candidates[max(score, key=score.__getitem__)] == answer)
             others = [n for n in range(len(queries)) if queries[n] != queries[row] and answers[n] != answer]
             beside.append(first[-1] and cosines[row].max() > own[row, others].max())
+            found = candidates[order[0]]
+            if own[row, others].max() > cosines[row].max():
+                found = queries[max(others, key=lambda n, row=row: own[row, n])]
+            item = {"language": "de", "text": queries[row], "right": answer, "found": found, "correct": beside[-1]}
+            assert {**of_direction[row], "item": ""} == {**item, "item": ""}
         assert metrics[direction] == pytest.approx(100 * np.mean(first))
         assert metrics[f"{direction}_5"] == pytest.approx(100 * np.mean(five))
         assert metrics[f"{direction}_margin"] == pytest.approx(100 * np.mean(margin))
@@ -183,7 +189,7 @@ def test_the_verdict_is_about_a_pool_with_the_sentences_of_the_language_of_the_q
         measured.append(Measurement.of(task, {"model": name}, scores))
     start, trained = (one.report.groups["all"] for one in measured)
     assert start["mean"] == trained["mean"] > 95 and start["beside"] < 5 and trained["beside"] > 95
-    compared = compare_with_first(task, "start", *measured)
+    compared = compare_with_first(task, "start", *measured).report
     table = comparison_table(task, {"start": measured[0].report, "trained": compared})
     assert table.startswith("Pairs, beside own language") and "trained scores higher than start" in table
 
@@ -256,3 +262,15 @@ def test_one_pool_has_the_sentences_of_all_files_but_those_paired_with_the_two(
             assert figures["pool"] <= 100 * np.mean(hits)
     (alone,) = PairsTask.load({"de": pairs["de"]}).score(encode).languages.values()
     assert "pool" not in alone
+
+
+def test_what_is_found_is_kept_with_the_results_and_a_pair_without_a_vector_finds_nothing(
+    task: PairsTask, tmp_path: Path
+) -> None:
+    scores = task.score(lambda texts: _encode(texts) * np.array([[text != "Hund 7"] for text in texts]))
+    measurement = Measurement.of(task, {"model": "m"}, scores)
+    measurement.write(tmp_path / "measurement.npz")
+    items = [*task.items(Measurement.read(tmp_path / "measurement.npz").outcomes)]
+    assert items == [*task.items(scores.outcomes)] and len(items) == 2 * len(task.sets[0].sources)
+    (item,) = (item for item in items if item["text"] == "Hund 7")
+    assert item["found"] is None and not item["correct"]

@@ -307,6 +307,9 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
             measured = evaluate(MODEL, tasks).reports[0]
             assert measured.languages == expected.languages
             assert measured.data_fingerprint == expected.data_fingerprint and measured.data == ""
+    rows = [{"query-id": q, "corpus-id": d, "score": score} for (q, d), score in judged.items()]  # as on the Hub
+    for judgements in (rows, pandas.DataFrame(rows), Dataset.from_list(rows)):
+        assert _load({"corpus": corpus, "queries": queries, "qrels": judgements}) == load_collection(folder)
     texts = {record["_id"]: record["text"] for record in corpus}  # as InformationRetrievalEvaluator takes them
     plain = {"corpus": texts, "queries": {"q1": "text q1"}, "qrels": {"q1": {*qrels["q1"]}}}
     assert evaluate(MODEL, {"retrieval": plain}).reports[0].groups["all"]["pairs"] == 1
@@ -321,13 +324,56 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
         _load(plain | {"qrels": {"q1": {"d1": 0}}})
     with pytest.raises(DataError, match="^the corpus is empty"):
         _load(plain | {"corpus": {}})
-    with pytest.raises(DataError, match="qrels is a mapping from the id of a query to .*, not a list"):
-        _load(plain | {"qrels": ["q1"]})
-    with pytest.raises(DataError, match=r"^the qrels, record 1: corpus.jsonl has no _id 'd999'"):
+    with pytest.raises(DataError, match="qrels is a mapping from the id of a query to .*, not 7"):
+        _load(plain | {"qrels": 7})
+    with pytest.raises(DataError, match="^the qrels of 'q1': the corpus has no _id 'd999': add its record"):
         _load(plain | {"qrels": {"q1": ["d999"]}})
+    with pytest.raises(DataError, match="^the qrels of 'd1': .* 'd1': the ids of query and document are exchanged"):
+        _load(plain | {"qrels": {"d1": ["q1"]}})
+    with pytest.raises(DataError, match="^the qrels, record 1: it has query, doc, not query-id and corpus-id"):
+        _load(plain | {"qrels": [{"query": "q1", "doc": "d1"}]})
+    with pytest.raises(DataError, match="^record 1 is 'a text': give a record with columns"):
+        _load(plain | {"corpus": ["a text"]})
     with pytest.raises(DataError, match=r"^the corpus, record 2: a record has the fields _id and text"):
         _load(plain | {"corpus": [corpus[0], {"text": "a"}]})
     missing = [record | {"language": float("nan")} for record in corpus]
     assert {*_load({"corpus": missing, "queries": queries, "qrels": qrels})[0].document_languages} == {"und"}
     with pytest.raises(DataError, match="a collection in memory has corpus, queries and qrels, not corpus"):
         evaluate(MODEL, {"retrieval": {"corpus": texts}})
+
+
+def test_each_query_has_the_rank_of_the_right_document_and_what_was_found_first(tmp_path: Path) -> None:
+    judged = _judgements()
+    evaluation = evaluate({"one": MODEL, "same": MODEL}, {"retrieval": _folder(tmp_path, judged)})
+    items, scores = evaluation.items(), evaluation.to_pandas()
+    assert [*items.model.unique()] == ["one", "same"] and len(items) == 2 * 11
+    for code, of_language in items[items.model == "one"].groupby("language"):
+        figures = scores[(scores.model == "one") & (scores.of == code)].set_index("metric").score
+        for metric in ("ndcg", "mrr", "recall", "own"):
+            assert of_language[metric].mean() == pytest.approx(figures[metric], abs=1e-4)
+    vectors = {name: _encode([f"text {name}"])[0] for name in (*(f"d{n}" for n in range(150)), *items.item)}
+    vectors = {name: vector / np.linalg.norm(vector) for name, vector in vectors.items()}
+    for item in items.itertuples():
+        right = {document for (query, document), score in judged.items() if query == item.item and score}
+        ranking = sorted((f"d{n}" for n in range(150)), key=lambda name, item=item: -vectors[item.item] @ vectors[name])
+        rank = next(place for place, name in enumerate(ranking, 1) if name in right)
+        assert (item.rank, item.right_id, item.found_id) == (rank, ranking[rank - 1], ranking[0])
+        assert [item.text, item.right, item.found] == [
+            f"text {name}" for name in (item.item, item.right_id, ranking[0])
+        ]
+        assert item.correct == (rank == 1) and item.language == CODES[int(item.item[1:]) % 3]
+
+
+def test_a_right_document_that_is_not_among_the_nearest_is_named(tmp_path: Path) -> None:
+    texts = ["Wo", *(f"text {number}" for number in range(150))]
+    vectors = {text: [1.0, 0.0] if text.startswith("text") else [-1.0, 0.0] for text in texts} | {"query": [1.0, 0.0]}
+    corpus = [{"_id": str(number), "text": text} for number, text in enumerate(texts)]
+    folder = _write(tmp_path, corpus, [{"_id": "q", "text": "query"}], "q\t0\t1\n")
+    model = SimpleNamespace(encode=lambda texts, **_: np.array([vectors[text] for text in texts]))
+    evaluation = evaluate(model, {"retrieval": folder}, page=tmp_path / "page.html")
+    (item,) = evaluation.items().itertuples()
+    assert (item.right, item.right_id, item.found, item.correct) == ("Wo", "0", "text 0", False) and item.rank is None
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "1 of 1 texts for which not the right one was found first" in page
+    assert "text 0 (the right one: not among the 100 nearest)" in page
+    assert "retrieval: which texts fail, and what is found instead, is on --page FILE" in str(evaluation)

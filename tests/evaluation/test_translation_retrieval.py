@@ -37,7 +37,7 @@ def _unit(degrees: Sequence[float]) -> np.ndarray:
 def _figures(source: np.ndarray, target: np.ndarray) -> tuple[float, float, float]:
     """Return the accuracy of both directions, and that beside the own side."""
     lines = np.arange(len(source))
-    metrics = PairsTask.metrics(pair_hits(source, target, (lines, lines)))
+    metrics = PairsTask.metrics(pair_hits(source, target, (lines, lines))[0])
     return metrics["forward"], metrics["backward"], metrics["beside"]
 
 

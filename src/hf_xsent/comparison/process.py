@@ -14,7 +14,7 @@ import torch
 
 from hf_xsent.comparison.run import Run
 from hf_xsent.errors import HfXsentError
-from hf_xsent.evaluation.evaluate import describe
+from hf_xsent.evaluation.opened import describe
 from hf_xsent.evaluation.registry import load_task
 from hf_xsent.evaluation.report import Measurement
 from hf_xsent.evaluation.task import ModelEncoder, Start

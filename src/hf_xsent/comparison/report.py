@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.evaluation.evaluate import short_names
+from hf_xsent.evaluation.opened import short_names
 from hf_xsent.evaluation.report import Report, published_scores
 from hf_xsent.evaluation.summary import language_name
 from hf_xsent.files import write_json, write_text

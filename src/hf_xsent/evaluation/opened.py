@@ -1,16 +1,51 @@
-"""Take opened models, and names, as models to evaluate."""
+"""Open the models to measure, by name or as objects with ``encode``, with the settings that reports state."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
 from typing import Any
 
-from hf_xsent.errors import ModelError
+from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.evaluation.settings import EvaluateSettings
+from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder, Start
+from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.loading import load_config
+from hf_xsent.models.sentence_encoder import View
+from hf_xsent.models.text_encoder import TextEncoder
+from hf_xsent.runs.identity import identify_model
 
 _LENGTHS = ("max_seq_length", "max_length")  # of SentenceTransformer, and of ours
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model to measure: its encoders, one per view and dimension, with what reports state of each."""
+
+    name: str
+    short_name: str
+    encoder: Any
+    fingerprint: str
+    variants: Sequence[tuple[dict[str, Any], Encode]]
+    vectors: SentenceVectors | None = None  # of a model by name, which encodes each text once for all variants
+
+    def prepare(self, inputs: Iterable[tuple[str, str]]) -> None:
+        """Encode these texts for all variants at once."""
+        if self.vectors is not None:
+            self.vectors.add(inputs)
+
+    def as_start(self, inputs: Iterable[tuple[str, str]]) -> Start:
+        """Return what later models are compared with on these texts; free the memory of a model by name."""
+        if self.vectors is not None:
+            self.vectors.release_model(inputs)
+        return Start(self.fingerprint, self.variants[0][1])
 
 
 def is_name(model: Any) -> bool:
@@ -18,25 +53,99 @@ def is_name(model: Any) -> bool:
     return isinstance(model, str) or (isinstance(model, os.PathLike) and not hasattr(model, "encode"))
 
 
-def open_models(models: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-    """Return opened models by name: that of a mapping, a folder or Hub id, or the class with its place of several."""
-    if not isinstance(models, Mapping):
-        several = len(models) > 1
-        models = {
+def open_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Generator[OpenedModel]:
+    """Check the models, and return an iterator that opens one after the other."""
+    models = settings.model.values() if isinstance(settings.model, Mapping) else settings.model
+    return (_by_name if all(map(is_name, models)) else _objects)(settings, tasks)
+
+
+def _by_name(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Generator[OpenedModel]:
+    """Open models by folder or Hub id."""
+    layers = None if settings.layers is None else parse_layers(settings.layers)
+    poolings = [name for names in settings.pooling or () for name in names.split(",")]
+    by_name = settings.model if isinstance(settings.model, Mapping) else {}
+    models = [os.fspath(model) for model in by_name.values() or settings.model]
+    if len({*map(os.path.realpath, models)}) < len(models):
+        raise RecipeError(f"evaluate compares different models, but one is given twice: {', '.join(models)}")
+    names = dict(zip(models, by_name, strict=True)) if by_name else short_names(models)
+    choices = {"pooling": poolings, "layers": layers, "dims": settings.dims}
+    varied = [name for name, values in choices.items() if len(values or ()) > 1]
+    if varied and (len(names) > 1 or settings.page is not None):
+        raise RecipeError(f"--{varied[0]} takes one value if models are compared, or with --page")
+    for model in names:
+        if not Path(model).is_dir():
+            load_config(model)  # a name that nothing has is an error before the first model is measured
+
+    def opened() -> Generator[OpenedModel]:
+        reading: dict[str, Any] = {name: getattr(settings, name) for name in ("max_length", "precision", "device")}
+        for model, short_name in names.items():
+            embedder = SentenceEmbedder.from_pretrained(model, **reading)
+            views = [
+                View(layer, pooling)
+                for pooling in poolings or [embedder.view.pooling]
+                for layer in ([embedder.view.layer] if layers is None else layers)
+            ]
+            texts = (text for task in tasks for text in task.inputs())
+            described, dims = describe(embedder, model), settings.dims or [embedder.width]
+            yield open_views(embedder, described, short_name, views, dims, texts)
+
+    return opened()
+
+
+def open_views(
+    embedder: SentenceEmbedder,
+    described: Mapping[str, Any],
+    short_name: str,
+    views: Sequence[View],
+    dims: Sequence[int],
+    inputs: Iterable[tuple[str, str]],
+) -> OpenedModel:
+    """Open views and dimensions of a model with these settings (``describe``), which encodes these texts."""
+    check_views(embedder, views, dims)
+    vectors = SentenceVectors(embedder, views, inputs)
+    variants: list[tuple[dict[str, Any], Encode]] = [
+        ({**described, "pooling": view.pooling, "layer": view.layer, "dim": dim}, vectors.of(view, dim))
+        for view, dim in product(views, dims)
+    ]
+    fingerprint = described["model_fingerprint"]
+    return OpenedModel(described["model"], short_name, embedder, fingerprint, variants, vectors)
+
+
+def _objects(settings: EvaluateSettings, _: Sequence[EvaluationTask]) -> Generator[OpenedModel]:
+    """Open objects with ``encode``, and folders or Hub ids beside them."""
+    names = ("pooling", "layers", "dims", "precision", "device", "output")
+    if unused := [name for name in names if getattr(settings, name) != getattr(EvaluateSettings, name)]:
+        listed = f"{' and '.join(unused)} {'need' if len(unused) > 1 else 'needs'}"
+        raise ModelError(
+            f"{listed} models that are named by a folder or Hub id: save the opened ones, name the folders"
+        )
+    given = settings.model
+    if not isinstance(given, Mapping):
+        several = len(given) > 1
+        given = {
             os.fspath(model) if is_name(model) else f"{type(model).__name__}{f' {place}' if several else ''}": model
-            for place, model in enumerate(models, 1)
+            for place, model in enumerate(given, 1)
         }
-    for model in models.values():
+    for model in given.values():
         if not is_name(model) and not hasattr(model, "encode"):
             kind = type(model).__name__
             raise ModelError(f"{kind} has no encode: give a folder, a Hub id or a model that encodes text")
-    return {
-        name: SentenceEmbedder.from_pretrained(model) if is_name(model) else model for name, model in models.items()
+    models = {
+        name: SentenceEmbedder.from_pretrained(model) if is_name(model) else model for name, model in given.items()
     }
+
+    def opened() -> Generator[OpenedModel]:
+        with _reading(models.values(), settings.max_length):
+            for name, model in models.items():
+                length = getattr(model, "max_length" if isinstance(model, TextEncoder) else "max_seq_length", None)
+                described = {"model": name} | ({"max_length": length} if length else {})
+                yield OpenedModel(name, name, model, name, [(described, ModelEncoder(model))])
+
+    return opened()
 
 
 @contextmanager
-def reading(models: Iterable[Any], max_length: int | None) -> Iterator[None]:
+def _reading(models: Iterable[Any], max_length: int | None) -> Iterator[None]:
     """Let opened models read up to ``max_length`` tokens of a text in the block."""
     if max_length is None:
         yield
@@ -56,3 +165,56 @@ def reading(models: Iterable[Any], max_length: int | None) -> Iterator[None]:
     finally:
         for model, name, length in reversed(before):
             setattr(model, name, length)
+
+
+def short_names(models: Sequence[str]) -> dict[str, str]:
+    """Map models to names without their first folders, as far as they still differ.
+
+    >>> short_names(["org/e5", "runs/a/model", "runs/b/model"])
+    {'org/e5': 'e5', 'runs/a/model': 'a/model', 'runs/b/model': 'b/model'}
+    """
+    parts = [Path(model).parts or (model,) for model in models]
+    endings = [[str(Path(*path[-count:])) for count in range(1, 1 + len(path))] for path in parts]
+    counts = Counter(ending for of_model in endings for ending in of_model)
+    return {
+        model: next((ending for ending in of_model if counts[ending] == 1), of_model[-1])
+        for model, of_model in zip(models, endings, strict=True)
+    }
+
+
+def describe(embedder: SentenceEmbedder, name_or_path: str | Path) -> dict[str, Any]:
+    """Return the settings that all reports of a model share: all except view and dimension."""
+    return {
+        "model": str(name_or_path),
+        "model_fingerprint": identify_model(str(name_or_path)),
+        "max_length": embedder.max_length,
+        "dtype": str(embedder.model.dtype).removeprefix("torch."),
+    } | ({"prompt": embedder.prompt} if embedder.prompt else {})
+
+
+def parse_layers(values: Sequence[int | str]) -> list[int]:
+    """Return the layers that numbers and ranges name, each once.
+
+    >>> parse_layers(["0-2,8", 2])
+    [0, 1, 2, 8]
+    """
+    layers: list[int] = []
+    for part in (part for value in values for part in str(value).split(",") if part):
+        ends = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if ends is None or (ends[2] and int(ends[2]) < int(ends[1])):
+            raise RecipeError(f"--layers takes numbers and ranges such as 8 or 0-12, not {part!r}")
+        layers += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+    return list(dict.fromkeys(layers))
+
+
+def check_views(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequence[int]) -> None:
+    """Raise an error if the model lacks a view or a dimension, or has language embeddings."""
+    embedder.check_views(views)
+    for dim in dims:
+        if not 1 <= dim <= embedder.width:
+            raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {embedder.width} dimensions")
+    if embedder.model.config.languages:
+        raise ModelError(
+            "evaluate does not support models with language embeddings (their config has languages): use "
+            "retrieval_by_language in Python instead"
+        )

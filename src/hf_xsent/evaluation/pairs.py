@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -14,7 +14,7 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.hub import select_names
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores
 from hf_xsent.evaluation.translation_retrieval import ROUNDING, pair_hits, unit
 from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.models.text_encoder import SupportsEncode
@@ -22,6 +22,7 @@ from hf_xsent.models.text_encoder import SupportsEncode
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+_BESIDE = slice(6, 8)  # among the columns of pair_hits
 _MOST_NEIGHBOURS = 100
 _LARGEST_POOL = 50_000  # sentences, among which the search takes less than a minute of a core
 
@@ -85,7 +86,8 @@ class PairsTask(EvaluationTask):
         def vectors_of(texts: Sequence[str]) -> np.ndarray:
             return vectors[[places[text] for text in texts]]
 
-        rows = {test_set.language: _hits(test_set, vectors_of, vectors_of) for test_set in self.sets}
+        measured = {test_set.language: _hits(test_set, vectors_of, vectors_of) for test_set in self.sets}
+        rows = {language: hits for language, (hits, _) in measured.items()}
         if len(self.sets) > 1 and len(places) <= _LARGEST_POOL:
             sources = [places[text] for test_set in self.sets for text in test_set.sources]
             targets = [places[text] for test_set in self.sets for text in test_set.targets]
@@ -93,7 +95,19 @@ class PairsTask(EvaluationTask):
             ends = np.cumsum([*map(len, rows.values())])
             parts = zip(rows, rows.values(), np.split(pooled, ends[:-1]), strict=True)
             rows = {language: np.concatenate([alone, of_pool], axis=1) for language, alone, of_pool in parts}
-        return self.scored(rows)
+        return self.scored(rows, found={language: found for language, (_, found) in measured.items()})
+
+    def items(self, outcomes: Outcomes) -> Iterator[dict[str, Any]]:
+        """Yield both directions of each pair, beside the sentences of the query's own language."""
+        for test_set in self.sets:
+            sides, count = (test_set.sources, test_set.targets), len(test_set.sources)
+            beside = outcomes.rows[test_set.language][:, _BESIDE]
+            for pair, (places, hits) in enumerate(zip(outcomes.found[test_set.language].tolist(), beside, strict=True)):
+                for direction, (place, hit) in enumerate(zip(places, hits, strict=True)):
+                    own, other = sides[direction], sides[1 - direction]
+                    found = None if place < 0 else other[place] if place < count else own[place - count]
+                    item = {"language": test_set.language, "item": f"{pair + 1} {'→←'[direction]}", "text": own[pair]}
+                    yield {**item, "right": other[pair], "found": found, "correct": bool(hit)}
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
@@ -138,8 +152,8 @@ def _different(language: str, sources: Sequence[str], targets: Sequence[str]) ->
     return PairSet(language, *map(list, zip(*pairs.values(), strict=True)))
 
 
-def _hits(test_set: PairSet, *encoders: Encode) -> np.ndarray:
-    """Return the hits of each pair; encode each different text of a side once."""
+def _hits(test_set: PairSet, *encoders: Encode) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hits of each pair, and what was found first; encode each different text of a side once."""
     vectors, numbers = list[np.ndarray](), list[np.ndarray]()
     for side, encode in zip((test_set.sources, test_set.targets), encoders, strict=True):
         texts = {text: number for number, text in enumerate(dict.fromkeys(side))}
@@ -163,5 +177,5 @@ def retrieval_by_language(
     for test_set in task.sets:
         languages = () if target_language is None else (test_set.language, target_language)
         encoders = [partial(encode, language=language) for language in languages] or [encode, encode]
-        rows[test_set.language] = _hits(test_set, *encoders)
+        rows[test_set.language], _ = _hits(test_set, *encoders)
     return task.scored(rows).languages

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.errors import OutputError
-from hf_xsent.evaluation.significance import Difference, paired_differences
+from hf_xsent.evaluation.significance import LEAST_ITEMS, Difference, paired_differences
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores, count_cut
 from hf_xsent.pages.tables import Table
 
 # Of the metrics beside the main ones.
 _HIGHER_IS_BETTER = {"alone", "backward", "forward", "margin", "mean", "mean_5", "mrr", "pool", "r_precision", "recall"}
+_NO_INTERVAL = f"a difference without an interval is of fewer than {LEAST_ITEMS} items"
 NOTE = "* the 95% interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")
 
@@ -89,13 +90,11 @@ class Report:
 
     def records(self, headings: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """Yield a record of each language or group, and metric, with the difference to the first model and its ends."""
-        names: tuple[str, ...] = ("model", "pooling", "layer", "dim")
-        settings = {name: self.settings[name] for name in names if name in self.settings}
         for _, name, metrics in self.rows():
             for metric, score in metrics.items():
                 ends = zip(("difference", "low", "high"), self.differences.get(name, {}).get(metric, ()), strict=False)
-                names_of = {"task": self.task, "of": name, "metric": metric, "heading": headings.get(metric, metric)}
-                yield {**settings, **names_of, "score": score, **dict(ends)}
+                names_of = {"of": name, "metric": metric, "heading": headings.get(metric, metric)}
+                yield {**names_of, "score": score, **dict(ends)}
 
     def table(self, title: str, task: EvaluationTask | type[EvaluationTask]) -> Table:
         """Tabulate all metrics that were measured: a row for each language and for the mean of each group."""
@@ -142,6 +141,7 @@ class Measurement:
         """Write the file."""
         content: dict[str, Any] = {f"rows/{name}": rows for name, rows in self.outcomes.rows.items()}
         content |= {"report": json.dumps(asdict(self.report)), "groups": json.dumps(self.outcomes.groups)}
+        content |= {f"found/{name}": found for name, found in self.outcomes.found.items()}
         content["parallel"] = self.outcomes.parallel
         with path.open("wb") as file:
             np.savez_compressed(file, **content)
@@ -150,13 +150,16 @@ class Measurement:
     def read(cls, path: Path) -> Measurement:
         """Read what ``write`` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
-            rows = {name.removeprefix("rows/"): arrays[name] for name in arrays if name.startswith("rows/")}
-            outcomes = Outcomes(rows, json.loads(str(arrays["groups"])), bool(arrays["parallel"]))
+            rows, found = (
+                {name.removeprefix(kind): arrays[name] for name in arrays if name.startswith(kind)}
+                for kind in ("rows/", "found/")
+            )
+            outcomes = Outcomes(rows, json.loads(str(arrays["groups"])), bool(arrays["parallel"]), found)
             return cls(Report(**json.loads(str(arrays["report"]))), outcomes)
 
 
-def compare_with_first(task: EvaluationTask, name: str, first: Measurement, other: Measurement) -> Report:
-    """Return the report of a model with its differences to the first model, which has this name."""
+def compare_with_first(task: EvaluationTask, name: str, first: Measurement, other: Measurement) -> Measurement:
+    """Return the measurement of a model with its differences to the first model, which has this name."""
     differences = paired_differences(task.metrics, [first.outcomes], [other.outcomes])
     rounded = {
         key: {
@@ -165,7 +168,7 @@ def compare_with_first(task: EvaluationTask, name: str, first: Measurement, othe
         }
         for key, of_key in differences.items()
     }
-    return replace(other.report, compared_with=name, differences=rounded)
+    return replace(other, report=replace(other.report, compared_with=name, differences=rounded))
 
 
 def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str:
@@ -181,6 +184,7 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
             further += [(of, key) for key in means if key not in reports[first].groups[of]]
         figures += [(f"{task.headings[key]}, mean of {of}", of, key) for of, key in further]
     rows: list[list[object]] = []
+    few = False
     for label, name, key in figures:
         row: list[object] = [label, _figure(reports[first], name, key)]
         for other in others:
@@ -188,11 +192,13 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
             difference = Difference(*interval) if interval else None
             row.append(_figure(reports[other], name, key))
             row.append(difference and f"{difference}{' *' if difference.significant else '  '}")
+            few = few or (difference is not None and difference.low is None)
         rows.append(row)
     headings = (heading for name in others for heading in (name, "difference (95% interval)"))
     title = f"{task.title}, {task.headings[metric]}"
     verdicts = "\n".join(_verdict(task, first, name, reports[name]) for name in others)
-    return f"{Table([title, first, *headings], rows)}\n{NOTE}\n{verdicts}\n{task.protocol}"
+    note = f"{NOTE}\n{_NO_INTERVAL}" if few else NOTE
+    return f"{Table([title, first, *headings], rows)}\n{note}\n{verdicts}\n{task.protocol}"
 
 
 def _figure(report: Report, name: str, metric: str) -> float | None:
@@ -208,7 +214,7 @@ def _verdict(task: type[EvaluationTask] | EvaluationTask, first: str, name: str,
     """Write a sentence on whether a model is better than the first by the overall mean, and in which languages else."""
     differences, group = report.differences, _overall(report.differences)
     difference = Difference(*differences[group][task.main_metric])
-    result = "no clear difference"
+    result = "too few items to tell" if difference.low is None else "no clear difference"
     if difference.significant:
         better, worse = (name, first) if difference.value > 0 else (first, name)
         result = f"{better} scores higher than {worse}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from hf_xsent.data.benchmarks.collection import NOT_STATED, Collection, load_collection
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Scores, encoder_of
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores, encoder_of
 from hf_xsent.logs import Progress
 from hf_xsent.mining.neighbours import unit_vectors
 from hf_xsent.mining.top_k import GROUP, TopK
@@ -77,7 +77,38 @@ class RetrievalTask(EvaluationTask):
         if NOT_STATED not in {*collection.query_languages, *collection.document_languages}:
             columns.append((of_documents[nearest[:, :_NEAREST]] == codes[:, None]).mean(1, keepdims=True))
         rows = np.concatenate(columns, axis=1)
-        return self.scored({code: rows[codes == code] for code in dict.fromkeys(collection.query_languages)})
+        of_language = {code: codes == code for code in dict.fromkeys(collection.query_languages)}
+        found = first_right(nearest, collection.relevant)
+        rows_of, found_of = ({code: all_[at] for code, at in of_language.items()} for all_ in (rows, found))
+        return self.scored(rows_of, found=found_of)
+
+    def items(self, outcomes: Outcomes) -> Iterator[dict[str, Any]]:
+        """Yield each query with the right document that was found first, its rank, and the document before all."""
+        (collection,) = self.sets
+        texts = dict(zip(reversed(collection.document_of), reversed(collection.passages), strict=True))
+        of_language: dict[str, list[int]] = {}
+        for place, code in enumerate(collection.query_languages):
+            of_language.setdefault(code, []).append(place)
+        for code, places in of_language.items():
+            figures = self.metrics(outcomes.rows[code][:, None])
+            of_queries = zip(places, outcomes.found[code].tolist(), strict=True)
+            for row, (place, (found, right, rank)) in enumerate(of_queries):
+                yield {
+                    "language": code,
+                    "item": collection.query_ids[place],
+                    "text": collection.queries[place],
+                    "right": texts[right],
+                    "found": texts[found],
+                    "correct": rank == 1,
+                    "rank": rank or None,
+                    "right_id": collection.document_ids[right],
+                    "found_id": collection.document_ids[found],
+                    **{name: float(column[row]) for name, column in figures.items()},
+                }
+
+    def texts(self, test_set: Collection) -> Iterable[str]:
+        """Return everything in a collection that determines its scores: all but the ids."""
+        return super().texts(replace(test_set, query_ids=[], document_ids=[]))
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
@@ -112,6 +143,22 @@ def nearest_documents(
             tile = np.pad(cosines, [(0, 0), (0, -(end - first) % GROUP)], constant_values=-np.inf)
             best.update(query, first, torch.from_numpy(tile))
     return best.result().indices.numpy()
+
+
+def first_right(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) -> np.ndarray:
+    """Return for each query the nearest document, the nearest relevant one, and its rank.
+
+    If none is among the nearest, it is one with the highest judgement, and the rank is 0.
+
+    >>> first_right(np.array([[7, 3, 5], [7, 3, 5]]), [{3: 1.0, 9: 2.0}, {8: 1.0, 9: 2.0}]).tolist()
+    [[7, 3, 2], [7, 9, 0]]
+    """
+    rows = []
+    for documents, judged in zip(nearest.tolist(), relevant, strict=True):
+        rank = next((rank for rank, document in enumerate(documents, 1) if document in judged), 0)
+        right = documents[rank - 1] if rank else max(judged, key=lambda document: judged[document])
+        rows.append([documents[0], right, rank])
+    return np.array(rows)
 
 
 def retrieval_scores(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) -> np.ndarray:

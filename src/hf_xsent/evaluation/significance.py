@@ -35,7 +35,7 @@ class Difference:
 
     def __str__(self) -> str:
         if self.low is None:
-            return f"{self.value:+.2f} (fewer than {LEAST_ITEMS} items)"
+            return f"{self.value:+.2f}"
         return f"{self.value:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hf_xsent.data.languages import find_language
 from hf_xsent.errors import HfXsentError
@@ -79,8 +80,37 @@ def _own_language(report: Report) -> str:
     )
 
 
-def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
-    """Return a page with the table of all tasks, and charts and tables by language of each task."""
+_MOST_FAILING, _LONGEST_TEXT = 200, 200
+
+
+def failing(items: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Part]:
+    """Tabulate the items whose right text some model (by name) did not find first; those of the last model first."""
+    rows = [row for row in zip(*items.values(), strict=True) if not all(item["correct"] for item in row)]
+    rows.sort(key=lambda row: (row[-1]["correct"], -(row[-1].get("rank") or _MOST_FAILING)))
+    names = ("language", "item", "text", "right")
+    cells = [[*(_cut(row[0][name]) for name in names), *map(_found, row)] for row in rows[:_MOST_FAILING]]
+    table = Table([*names, *(f"{name} finds" for name in items)], cells)
+    first = f", the first {_MOST_FAILING}" if len(rows) > _MOST_FAILING else ""
+    title = f"{len(rows):,} of {len(next(iter(items.values()))):,} texts for which not the right one was found first"
+    return [fold(f"{title}{first}", table.html())] if rows else []
+
+
+def _found(item: Mapping[str, Any]) -> str:
+    """Return the text that was found in place of the right one, with the rank of that where it is known."""
+    if item["correct"]:
+        return "the right one"
+    rank = f" (the right one: {item['rank'] or 'not among the 100 nearest'})" if "rank" in item else ""
+    return f"{_cut(item['found'] or 'nothing: the embedding is zero')}{rank}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
+
+
+def summary_page(
+    tasks: Sequence[EvaluationTask], reports: Reports, further: Mapping[str, Sequence[Part]] | None = None
+) -> Document:
+    """Return a page with the table of all tasks, charts and tables by language of each task, and further parts."""
     names = list(reports)
     shown = legend({name: number for number, name in enumerate(names)})
     explained = [NOTE] * (len(names) == 2) + notes(reports)
@@ -92,7 +122,7 @@ def summary_page(tasks: Sequence[EvaluationTask], reports: Reports) -> Document:
             if chart := _bars(f"{task.title}: {task.headings[metric]}", metric, of_task):
                 parts += [heading(f"{task.headings[metric]}, by language"), Html(chart)]
         parts += [fold(f"{name}: all figures", report.table("", task).html()) for name, report in of_task.items()]
-        sections[task.title] = parts
+        sections[task.title] = [*parts, *(further or {}).get(task.name, ())]
     about = [f"{name}: {join_settings(next(iter(reports[name].values())).settings)}" for name in names]
     return Document("Evaluation of " + ", ".join(names), about, sections)
 

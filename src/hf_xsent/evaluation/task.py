@@ -30,11 +30,13 @@ class Outcomes:
 
     Rows are in the order of the records, so that rows of two models can be compared. ``groups`` maps
     the name of each mean to the languages that it averages. ``parallel``: row i of each language is the same item.
+    ``found``: what was found first for each item, in whole numbers that the task's ``items`` reads.
     """
 
     rows: dict[str, np.ndarray]
     groups: dict[str, list[str]]
     parallel: bool = False
+    found: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -179,11 +181,16 @@ class EvaluationTask(ABC):
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
         """Compute metrics of a language, the main one included, from (bootstrap samples ×) items × columns."""
 
+    def items(self, outcomes: Outcomes) -> Iterator[dict[str, Any]]:
+        """Yield a record of each item: its text, the right one, whether that was found first, and what was; or none."""
+        yield from ()
+
     def scored(
         self,
         rows: dict[str, np.ndarray],
         others: Mapping[str, Metrics] | None = None,
         groups: Mapping[str, Sequence[str]] | None = None,
+        found: Mapping[str, np.ndarray] | None = None,
     ) -> Scores:
         """Return the scores of these outcomes by language, with their means over groups.
 
@@ -197,7 +204,7 @@ class EvaluationTask(ABC):
         groups = {**self.groups, "all": list(rows)} if groups is None else groups
         measured_groups = {name: [*members] for name, members in groups.items() if members and {*members} <= {*rows}}
         means = {name: _means([languages[member] for member in members]) for name, members in measured_groups.items()}
-        return Scores(languages, means, Outcomes(rows, measured_groups, self.parallel))
+        return Scores(languages, means, Outcomes(rows, measured_groups, self.parallel, {**(found or {})}))
 
 
 def _means(members: Sequence[Metrics]) -> Metrics:

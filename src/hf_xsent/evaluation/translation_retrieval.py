@@ -20,9 +20,11 @@ NEAREST, MARGIN_K = 5, 4
 ROUNDING = 1e-6  # of a cosine in float32
 
 
-def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray]) -> np.ndarray:
+def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return for each pair whether P@1, P@5, P@1 by margin and P@1 beside the own side count it, in both directions.
 
+    Beside that, return what is found first in both directions, also beside the own side: a pair whose text of the other
+    side it is, or N plus a pair whose text of the own side it is; -1 for a zero vector.
     ``texts`` are the numbers of the texts of each side, in the order of their first pairs; a text is one candidate in
     all its pairs. Of texts with equal vectors, the first is found. A pair with a zero vector, which has no cosine,
     counts as wrong.
@@ -30,31 +32,37 @@ def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray
     if len(source) != len(target) or len(source) == 0:
         raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
     vectors = [np.asarray(side, dtype=np.float32) for side in (source, target)]
-    hits, pairs = np.zeros((len(source), 8), dtype=bool), np.flatnonzero(vectors[0].any(1) & vectors[1].any(1))
+    hits, found_first = np.zeros((len(source), 8), dtype=bool), np.full((len(source), 2), -1)
+    pairs = np.flatnonzero(vectors[0].any(1) & vectors[1].any(1))
     if not len(pairs):
-        return hits
+        return hits, found_first
     sides = [np.unique(side[pairs], return_index=True, return_inverse=True)[1:] for side in texts]
     candidates = [side[pairs[first]] for side, (first, _) in zip(vectors, sides, strict=True)]
     nearest = nearest_both_ways(candidates[0], candidates[1], k=NEAREST, allow_fewer=True)
     few = [Neighbours(of_side.cosines[:, :MARGIN_K], of_side.indices[:, :MARGIN_K]) for of_side in nearest]
-    for direction, (neighbours, (_, rows), (_, answers)) in enumerate(zip(nearest, sides, sides[::-1], strict=True)):
+    both = zip(nearest, sides, sides[::-1], strict=True)
+    for direction, (neighbours, (_, rows), (places, answers)) in enumerate(both):
         first = _first_equal(vector.tobytes() for vector in candidates[1 - direction])  # rounding decides no ties
-        found = first[neighbours.indices[:, 0].numpy()][rows] == answers
+        nearest_text = first[neighbours.indices[:, 0].numpy()][rows]
         among = (neighbours.indices.numpy()[rows] == answers[:, None]).any(1)
         by_margin = first[best_of_neighbours(few[direction], few[1 - direction])][rows] == answers
-        own = nearest_of_own_side(vectors[direction][pairs], rows, answers)
-        beside = found & (neighbours.cosines[:, 0].numpy()[rows] > own)
-        hits[pairs, direction::2] = np.stack([found, among, by_margin, beside], axis=1)
-    return hits
+        own, own_place = nearest_of_own_side(vectors[direction][pairs], rows, answers)
+        nearer = neighbours.cosines[:, 0].numpy()[rows] > own
+        found = nearest_text == answers
+        hits[pairs, direction::2] = np.stack([found, among, by_margin, found & nearer], axis=1)
+        found_first[pairs, direction] = np.where(nearer, pairs[places[nearest_text]], len(source) + pairs[own_place])
+    return hits, found_first
 
 
 def retrieval_hits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Return for each pair whether source finds target, and whether target finds source (N × 2), by line number."""
-    return pair_hits(source, target, [np.arange(len(source))] * 2)[:, :2]
+    return pair_hits(source, target, [np.arange(len(source))] * 2)[0][:, :2]
 
 
-def nearest_of_own_side(vectors: np.ndarray, texts: np.ndarray, translations: np.ndarray) -> np.ndarray:
-    """Return the cosine of the nearest text of the same side that is not paired with the translation of the sentence.
+def nearest_of_own_side(
+    vectors: np.ndarray, texts: np.ndarray, translations: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nearest text of the same side that is not paired with the translation: its cosine, and a row of it.
 
     Texts and translations are numbers of different texts; -inf if all texts are paired with the translation.
     """
@@ -64,7 +72,9 @@ def nearest_of_own_side(vectors: np.ndarray, texts: np.ndarray, translations: np
     nearest = nearest_one_way(vectors, vectors[first], k=min(paired + 1, len(first)))
     candidates = nearest.indices.numpy()
     same = np.isin(translations[:, None] * len(first) + candidates, known @ [len(first), 1])
-    return np.asarray(np.where(same, -np.inf, nearest.cosines.numpy()).max(1))
+    cosines = np.where(same, -np.inf, nearest.cosines.numpy())
+    best = cosines.argmax(1)[:, None]
+    return np.take_along_axis(cosines, best, 1)[:, 0], first[np.take_along_axis(candidates, best, 1)[:, 0]]
 
 
 def _first_equal(values: Iterable[Hashable]) -> np.ndarray:

@@ -14,7 +14,7 @@ from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.columns import language_column
 from hf_xsent.data.readers.compression import compressed_or_not, json_lines, lines
 from hf_xsent.data.readers.hub import select_names
-from hf_xsent.data.readers.in_memory import write_records
+from hf_xsent.data.readers.in_memory import is_in_memory, records_of, write_records
 from hf_xsent.data.readers.sources import IN_MEMORY, nearest_file
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, file_digest, move_into_place
@@ -22,6 +22,8 @@ from hf_xsent.files import digest, file_digest, move_into_place
 logger = logging.getLogger(__name__)
 
 NOT_STATED = "und"
+_COLUMNS = ("query-id", "corpus-id")
+_HEADER = "\t".join([*_COLUMNS, "score"])
 _FILES = "corpus.jsonl, queries.jsonl, and qrels/test.tsv or qrels.tsv"
 
 
@@ -35,6 +37,8 @@ class Collection:
     queries: list[str]
     query_languages: list[str]
     relevant: list[dict[int, float]]  # of each query: documents by their places, and scores above 0
+    query_ids: list[str]
+    document_ids: list[str]
 
 
 def load_collection(source: str | PathLike[str], languages: Iterable[str] | None = None) -> list[Collection]:
@@ -73,14 +77,15 @@ def load_collection(source: str | PathLike[str], languages: Iterable[str] | None
     if 0 < (unknown := codes_of_all.count(NOT_STATED)) < len(codes_of_all):
         logger.info("%s: the share of the own language needs a language of each record, %d have none", what, unknown)
     passages, document_of = [text for _, _, text, _ in corpus], [places[name] for _, name, _, _ in corpus]
-    return [Collection(passages, document_of, [*documents.values()], questions, question_codes, relevant)]
+    codes_of_documents, ids = [*documents.values()], ([*measured], [*documents])
+    return [Collection(passages, document_of, codes_of_documents, questions, question_codes, relevant, *ids)]
 
 
 def store_collection(collection: Mapping[str, Any], cache_dir: str | PathLike[str]) -> Path:
     """Write a collection in memory to a folder in the cache, whose name is a hash of its content.
 
     It has ``corpus`` and ``queries``, each with its records or with texts by id, and ``qrels``: by the id of a query
-    its document or documents, or their scores by id.
+    its document or documents, or their scores by id; or records with ``query-id``, ``corpus-id`` and perhaps ``score``.
     """
     root = Path(cache_dir, IN_MEMORY)
     root.mkdir(parents=True, exist_ok=True)
@@ -105,24 +110,39 @@ def _write(collection: Mapping[str, Any], folder: Path) -> list[Path]:
                 for key, value in records.items()
             ]
         write_records(records, folder / f"{name}.jsonl")
-    if not isinstance(collection["qrels"], Mapping):
-        kind = type(collection["qrels"]).__name__
-        raise DataError(f"qrels is a mapping from the id of a query to those of its documents, not a {kind}")
-    rows = ["query-id\tcorpus-id\tscore"]
-    for query, documents in collection["qrels"].items():
-        ids = [documents] if isinstance(documents, str) or not isinstance(documents, Iterable) else documents
-        scores = ids if isinstance(ids, Mapping) else dict.fromkeys(ids, 1)
-        rows += [f"{query}\t{document}\t{score}" for document, score in scores.items()]
+    rows = [_HEADER, *("\t".join(map(str, row)) for row in _judgements(collection["qrels"]))]
     (folder / "qrels.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     return [folder / name for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv")]
 
 
+def _judgements(qrels: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield query, document and score of judgements in memory: a mapping, or records with the columns of BEIR."""
+    if isinstance(qrels, Mapping) and not is_in_memory(qrels):
+        for query, documents in qrels.items():
+            ids = [documents] if isinstance(documents, str) or not isinstance(documents, Iterable) else documents
+            scores = ids if isinstance(ids, Mapping) else dict.fromkeys(ids, 1)
+            yield from ((query, document, score) for document, score in scores.items())
+        return
+    if not is_in_memory(qrels):
+        raise DataError(f"qrels is a mapping from the id of a query to those of its documents, not {shortened(qrels)}")
+    for number, record in enumerate(records_of(qrels, "test", "judgement"), start=1):
+        if not {*_COLUMNS} <= {*record}:
+            found = ", ".join(record)
+            raise DataError(f"the qrels, record {number}: it has {found}, not {' and '.join(_COLUMNS)}, perhaps score")
+        yield (*(record[name] for name in _COLUMNS), record.get("score", 1))
+
+
 def _place(path: Path, number: int) -> str:
     """Return what messages call a line of a file (of 0, the file), or a record of a collection that was in memory."""
-    if path.parent.parent.name != IN_MEMORY:
+    if not _is_in_memory(path):
         return f"{path}:{number}" if number else str(path)
     number -= path.suffix == ".tsv"  # its header
     return f"the {path.stem}, record {number}" if number else f"the {path.stem}"
+
+
+def _is_in_memory(path: Path) -> bool:
+    """Return whether a file is of a collection that was in memory."""
+    return path.parent.parent.name == IN_MEMORY
 
 
 def _find(folder: Path, *names: str) -> Path:
@@ -162,7 +182,7 @@ def _language(place: str, code: Any) -> str:
 
 def _read_judgements(path: Path, queries: Iterable[str], documents: Iterable[str]) -> dict[str, dict[str, float]]:
     """Read the relevant documents of each query with their scores; a score of 0 or below is not relevant."""
-    judged = dict[str, dict[str, float]]()
+    judged, in_memory = dict[str, dict[str, float]](), _is_in_memory(path)
     for number, line in lines(path):
         cells = line.split("\t") if "\t" in line else line.split()
         try:
@@ -171,17 +191,18 @@ def _read_judgements(path: Path, queries: Iterable[str], documents: Iterable[str
         except ValueError as error:
             if not cells or (number == 1 and cells[0] not in queries):  # a header
                 continue
-            layout = "query-id<TAB>corpus-id<TAB>score"
+            layout = "<TAB>".join(_HEADER.split())
             raise DataError(f"{_place(path, number)}: lines must be {layout}, not {shortened(line)}") from error
-        for name, known, file in ((query, queries, "queries.jsonl"), (document, documents, "corpus.jsonl")):
+        place = f"the qrels of {query!r}" if in_memory else f"{path}:{number}"
+        for name, known, file in ((query, queries, "queries"), (document, documents, "corpus")):
             if name not in known:
-                raise DataError(
-                    f"{_place(path, number)}: {file} has no _id {name!r}: add its record, or remove the judgement"
-                )
+                where = f"the {file}" if in_memory else f"{file}.jsonl"
+                cure = "add its record, or remove the judgement"
+                if query in documents and document in queries:
+                    cure = "the ids of query and document are exchanged"
+                raise DataError(f"{place}: {where} has no _id {name!r}: {cure}")
         if document in (of_query := judged.setdefault(query, {})):
-            raise DataError(
-                f"{_place(path, number)}: query {query!r} and document {document!r} are judged a second time"
-            )
+            raise DataError(f"{place}: query {query!r} and document {document!r} are judged a second time")
         if score > 0:
             of_query[document] = score
     return judged

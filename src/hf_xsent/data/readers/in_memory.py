@@ -72,7 +72,7 @@ def write_pairs(data: Any, folder: Path, split: str, by_column: bool = True) -> 
     files: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         with ExitStack() as stack:
-            for number, record in enumerate(_records(data, split), start=1):
+            for number, record in enumerate(records_of(data, split), start=1):
                 column = language_column(record) if by_column else None
                 language = "" if column is None else str(record[column])
                 if column is not None and (not record[column] or language == "nan"):
@@ -103,7 +103,7 @@ def _final(path: Path, folder: Path, end: str) -> Path:
 def write_records(data: Any, path: Path) -> None:
     """Write a data set, data frame or list of records to a JSONL file."""
     with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
-        file.writelines(map(_line, _records(data, "train")))
+        file.writelines(map(_line, records_of(data, "train", "record")))
 
 
 def _line(record: Mapping[str, Any]) -> str:
@@ -115,8 +115,8 @@ def _described(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else [[f"{type(value).__name__} {value}"]]
 
 
-def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
-    """Yield each pair as a record of all its columns."""
+def records_of(data: Any, split: str = "train", kind: str = "pair") -> Iterator[dict[str, Any]]:
+    """Yield each pair as a record of all its columns; ``kind`` is what messages call it."""
     if isinstance(data, Mapping):  # DatasetDict
         data = choose_split("the data set", data, split)
     data = data.collect() if hasattr(data, "collect") else data
@@ -133,7 +133,8 @@ def _records(data: Any, split: str) -> Iterator[dict[str, Any]]:
         elif isinstance(item, list | tuple) and len(item) == 2:
             yield {"source": item[0], "target": item[1]}
         else:
-            raise DataError(f"pair {number} is {shortened(item)}: give (source, target), or a record with columns")
+            pair = "(source, target), or " if kind == "pair" else ""
+            raise DataError(f"{kind} {number} is {shortened(item)}: give {pair}a record with columns")
 
 
 def _is_dataset(data: Any) -> bool:
