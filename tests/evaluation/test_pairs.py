@@ -264,7 +264,7 @@ def test_one_pool_has_the_sentences_of_all_files_but_those_paired_with_the_two(
     assert "pool" not in alone
 
 
-def test_what_is_found_is_kept_with_the_results_and_a_pair_without_a_vector_finds_nothing(
+def test_what_is_found_is_stored_with_the_results_and_a_pair_without_a_vector_finds_nothing(
     task: PairsTask, tmp_path: Path
 ) -> None:
     scores = task.score(lambda texts: _encode(texts) * np.array([[text != "Hund 7"] for text in texts]))

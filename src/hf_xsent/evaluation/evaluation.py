@@ -88,7 +88,7 @@ class Evaluation:
         return reports
 
     def _names(self, report: Report) -> dict[str, Any]:
-        """Return what tells a measurement from the others."""
+        """Return model, view and task of a measurement, the first columns of data frames."""
         model = report.settings["model"]
         view = {name: report.settings[name] for name in _VIEW if name in report.settings}
         return {"model": self.models.get(model, model), **view, "task": report.task}

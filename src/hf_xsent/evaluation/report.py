@@ -214,7 +214,7 @@ def _verdict(task: type[EvaluationTask] | EvaluationTask, first: str, name: str,
     """Write a sentence on whether a model is better than the first by the overall mean, and in which languages else."""
     differences, group = report.differences, _overall(report.differences)
     difference = Difference(*differences[group][task.main_metric])
-    result = "too few items to tell" if difference.low is None else "no clear difference"
+    result = "too few items for a verdict" if difference.low is None else "no clear difference"
     if difference.significant:
         better, worse = (name, first) if difference.value > 0 else (first, name)
         result = f"{better} scores higher than {worse}"

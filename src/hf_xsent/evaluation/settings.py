@@ -12,7 +12,7 @@ from hf_xsent.settings.declare import setting
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateSettings(EncodingSettings):
-    """Evaluate checkpoints, exported folders or supported encoders: mixed pools, Tatoeba, BUCC, STS, what was retained.
+    """Evaluate checkpoints, exported folders or supported encoders, on your pairs and questions or on benchmarks.
 
     hf-xsent evaluate xlm-roberta-base runs/mine --suite data --output results.json --page results.html
     hf-xsent evaluate runs/mine --tasks tatoeba=data/tatoeba --languages 36 --output results.json
@@ -78,7 +78,10 @@ class EvaluateSettings(EncodingSettings):
         aliases=("o",),
     )
     page: str | None = setting(
-        None, "Write a page with tables and charts to this HTML file. (default: none)", metavar="FILE", local=True
+        None,
+        "Write a page with tables, charts, and the pairs and questions that fail to this HTML file. (default: none)",
+        metavar="FILE",
+        local=True,
     )
 
     def __post_init__(self) -> None:
