@@ -303,7 +303,7 @@ def test_nothing_stays_behind(
         ),
         ("data/tatoeba", {}, "data/tatoeba is not a folder that contains .*: write TASK=FOLDER"),
         (__file__, {}, f"{__file__} is not a folder that contains .*, or give pairs as pairs"),
-        (["tatoeba=a", "tatoeba=b"], {}, "the task tatoeba is given twice: a and b"),
+        (["tatoeba=a", "tatoeba=b"], {}, "the task tatoeba is given twice, a and b: evaluate them in separate calls"),
         ({"xquad_r": "folder"}, {}, "unknown task 'xquad_r': .*; the data xquad_r is for answer_retrieval"),
         ({"tatoba": "folder"}, {}, "unknown task 'tatoba': tasks are .*; did you mean"),
         (["sts17=a", "bucc=b"], {"languages": ["de"]}, "names no task: write sts17=de"),

@@ -225,7 +225,11 @@ def test_titles_headers_and_columns_are_read_as_in_beir_and_trec(
     (one,) = load_collection(folder)
     assert (one.passages, one.document_languages) == (["Ada thinks.", "It runs."], ["de", "und"])
     assert (one.queries, one.query_languages, one.relevant) == (["Who?"], ["und"], [{0: 2.0}])
-    assert "1 of 2 queries have no relevant document and are omitted" in caplog.text and "2 have none" in caplog.text
+    assert "1 of 2 queries have no relevant document and are omitted" in caplog.text
+    notes = RetrievalTask([one]).notes
+    assert notes == [
+        "retrieval: own language is not measured: 1 of 2 documents and 1 of 1 queries have no field language"
+    ]
     (folder / "qrels" / "test.tsv").unlink()
     for text in ("q\t1\t2\nr\tb\t0\n", "q 0 1 2\nr 0 b 0\n\n"):
         (folder / "qrels.tsv").write_text(text, encoding="utf-8")
@@ -239,14 +243,20 @@ def test_titles_headers_and_columns_are_read_as_in_beir_and_trec(
             [{"_id": "a", "body": "b"}],
             [],
             "",
-            r"corpus.jsonl:1: a record has the fields _id and text, .* it has _id, body",
+            r"corpus.jsonl:1: text is missing: name the field that has it text \(it has _id, body\)",
+        ),
+        (
+            [{"_id": "a", "text": None}],
+            [],
+            "",
+            r"corpus.jsonl:1: text is None, not a text: fill it, or remove the record",
         ),
         (None, [{"_id": "q", "text": "x"}] * 2, "", r"queries.jsonl:2: the _id 'q' is that of an earlier line"),
         ([], [{"_id": "q", "text": "x", "language": "german"}], "", r"corpus.jsonl is empty"),
         ([{"_id": "a", "text": "x", "language": "german"}], [], "", r"corpus.jsonl:1: unknown language .* is 'de'"),
-        (None, None, "q\ta\t1\nq\tb\t1\n", r"test.tsv:2: corpus.jsonl has no _id 'b'"),
+        (None, None, "q\ta\t1\nq\tb\t1\n", r"test.tsv:2: no _id 'b' in corpus.jsonl"),
         (None, None, "q\ta\thigh\n", r"test.tsv:1: lines must be query-id<TAB>corpus-id<TAB>score, not"),
-        (None, None, "p\ta\t1\n", r"test.tsv:1: queries.jsonl has no _id 'p'"),
+        (None, None, "p\ta\t1\n", r"test.tsv:1: no _id 'p' in queries.jsonl"),
         (None, None, "q\ta\t1\nq\ta\n", r"test.tsv:2: lines must be query-id<TAB>corpus-id<TAB>score, not 'q\\ta'"),
         (None, None, "q\ta\t1\nq\ta\t1\n", r"test.tsv:2: query 'q' and document 'a' are judged a second time"),
         (None, None, "q\ta\t0\n", r"no query has a relevant document"),
@@ -312,6 +322,8 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
         assert _load({"corpus": corpus, "queries": queries, "qrels": judgements}) == load_collection(folder)
     texts = {record["_id"]: record["text"] for record in corpus}  # as InformationRetrievalEvaluator takes them
     plain = {"corpus": texts, "queries": {"q1": "text q1"}, "qrels": {"q1": {*qrels["q1"]}}}
+    named = {"corpus": texts, "queries": plain["queries"], "relevant_docs": plain["qrels"]}
+    assert _load(named) == _load(plain)
     assert evaluate(MODEL, {"retrieval": plain}).reports[0].groups["all"]["pairs"] == 1
     for ids in ("d1", ["d1"]):
         of_ids = plain | {"queries": {"reset_password": "text q1?token=1"}, "qrels": {"reset_password": ids}}
@@ -324,17 +336,24 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
         _load(plain | {"qrels": {"q1": {"d1": 0}}})
     with pytest.raises(DataError, match="^the corpus is empty"):
         _load(plain | {"corpus": {}})
-    with pytest.raises(DataError, match="qrels is a mapping from the id of a query to .*, not 7"):
+    with pytest.raises(DataError, match="qrels is a mapping from the id of a query to .*, not '7'"):
         _load(plain | {"qrels": 7})
-    with pytest.raises(DataError, match="^the qrels of 'q1': the corpus has no _id 'd999': add its record"):
+    with pytest.raises(DataError, match="^the qrels of 'q1': no _id 'd999' in the corpus: add its record"):
         _load(plain | {"qrels": {"q1": ["d999"]}})
-    with pytest.raises(DataError, match="^the qrels of 'd1': .* 'd1': the ids of query and document are exchanged"):
+    with pytest.raises(
+        DataError, match="^the qrels of 'd1': .* in the queries: the ids of query and document are exchanged"
+    ):
         _load(plain | {"qrels": {"d1": ["q1"]}})
-    with pytest.raises(DataError, match="^the qrels, record 1: it has query, doc, not query-id and corpus-id"):
+    with pytest.raises(DataError, match="or records with query-id and corpus-id, and perhaps score, not .query, doc"):
         _load(plain | {"qrels": [{"query": "q1", "doc": "d1"}]})
-    with pytest.raises(DataError, match="^record 1 is 'a text': give a record with columns"):
-        _load(plain | {"corpus": ["a text"]})
-    with pytest.raises(DataError, match=r"^the corpus, record 2: a record has the fields _id and text"):
+    for part in ("a text", ("a", "b")):
+        with pytest.raises(DataError, match=r"^the corpus, record 1 is .*: give a record with columns"):
+            _load(plain | {"corpus": [part]})
+    with pytest.raises(DataError, match="^queries is a path: give records, or in place of the collection the folder"):
+        _load(plain | {"queries": "queries.jsonl"})
+    with pytest.raises(DataError, match="^the qrels, record 1 is"):
+        _load(plain | {"qrels": [("q1", "d1")]})
+    with pytest.raises(DataError, match=r"^the corpus, record 2: _id is missing: name the field"):
         _load(plain | {"corpus": [corpus[0], {"text": "a"}]})
     missing = [record | {"language": float("nan")} for record in corpus]
     assert {*_load({"corpus": missing, "queries": queries, "qrels": qrels})[0].document_languages} == {"und"}
@@ -376,4 +395,4 @@ def test_a_right_document_that_is_not_among_the_nearest_is_named(tmp_path: Path)
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "1 of 1 texts for which not the right one was found first" in page
     assert "text 0 (the right one: not among the 100 nearest)" in page
-    assert "retrieval: which texts fail, and what is found instead, is on --page FILE" in str(evaluation)
+    assert f"retrieval: which texts fail, and what is found instead, is on {tmp_path / 'page.html'}" in str(evaluation)

@@ -252,6 +252,8 @@ def test_texts_are_lines_or_both_sides_of_pairs(tmp_path: Path) -> None:
     (tmp_path / "news.en.txt").write_text("A dog.\n", encoding="utf-8")
     texts = read_texts([f"de={tmp_path}/de-en.tsv"] * 5 + [f"en={tmp_path}/news.en.txt"])
     assert len(texts["de"]) == TEXTS and len(texts["en"]) <= TEXTS and texts["en"][-1] == "A dog."
+    (tmp_path / "news.sw.txt").write_text("Mbwa.\n", encoding="utf-8")
+    assert {*read_texts([f"{tmp_path}/news.sw.txt", f"{tmp_path}/news.en.txt"])} == {"sw", "en"}
 
 
 def test_languages_with_the_same_texts_are_refused(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:

@@ -179,7 +179,10 @@ def test_values_that_fail_or_would_be_ignored_are_refused(
         ({"optim": "adagrad", "optim_args": "rank"}, "not enough values to unpack"),
         ({"adam_beta1": 1.5}, "Invalid beta parameter at index 0: 1.5"),
         ({"weight_decay": -1.0}, "Invalid weight_decay value: -1.0"),
-        ({"lr_scheduler_kwargs": {"speed": 3}}, "unexpected keyword argument 'speed'"),
+        (
+            {"lr_scheduler_kwargs": {"speed": 3}},
+            r"lr_scheduler_type linear and \{'speed': 3\}: .* 'speed'; give lr_scheduler_kwargs of this schedule",
+        ),
         ({"dataloader_num_workers": -1}, "num_workers option should be non-negative"),
         ({"report_to": "foo"}, "foo is not supported"),
         ({"report_to": "dvclive"}, "requires dvclive to be installed"),

@@ -50,7 +50,7 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
         check_writable(settings.page, [settings.output] if settings.output else [])
     evaluation = _measure_models(settings, tasks)
     if settings.page is not None:
-        write_text(settings.page, evaluation.page().html())
+        write_text(settings.page, evaluation.document().html())
     return evaluation
 
 
@@ -86,7 +86,7 @@ def _measure_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask])
             if start is None and len(settings.model) > 1:
                 start = model.as_start(text for task in tasks if task.needs_start for text in task.inputs())
     varied = len(measurements) > len(names) * len(tasks)
-    return Evaluation(tasks, measurements, names, _is_suite(settings.tasks) and not varied)
+    return Evaluation(tasks, measurements, names, _is_suite(settings.tasks) and not varied, settings.page)
 
 
 def _write_results(output: str, reports: Sequence[Report]) -> None:

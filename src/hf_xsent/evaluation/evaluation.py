@@ -22,6 +22,7 @@ class Evaluation:
     measurements: Sequence[Measurement]
     models: Mapping[str, str] = field(default_factory=dict)  # short names by model
     suite: bool = False
+    page: str | None = None  # the file that has it
 
     def __str__(self) -> str:
         """Format one table of all tasks of a suite, else one per task, or per task and model; then the notes."""
@@ -65,7 +66,7 @@ class Evaluation:
 
         return DataFrame([{**self._names(report), **item} for report, items in self._items() for item in items])
 
-    def page(self) -> Document:
+    def document(self) -> Document:
         """Return a page with the table of all tasks, and of each task charts, tables by language and what fails."""
         first: dict[str, dict[str, list[dict[str, Any]]]] = {}  # by task and model
         for report, items in self._items():
@@ -77,7 +78,8 @@ class Evaluation:
         """Sentences on how to read the results."""
         named = [report.task for report, items in self._items() if not all(item["correct"] for item in items)]
         which = f"{' and '.join(dict.fromkeys(named))}: which texts fail, and what is found instead"
-        return [*notes(self.by_model), *([f"{which}, is on --page FILE, in Python in items()"] if named else [])]
+        shown = f"{which}, is on {self.page or '--page FILE'}, in Python in items()"
+        return [*(note for task in self.tasks for note in task.notes), *notes(self.by_model), *([shown] * bool(named))]
 
     @property
     def by_model(self) -> dict[str, dict[str, Report]]:

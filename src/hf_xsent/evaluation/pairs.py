@@ -38,8 +38,8 @@ class PairsTask(EvaluationTask):
     title: ClassVar[str] = "Pairs"
     protocol: ClassVar[str] = (
         "beside own language: percent of sentences whose translation is the nearest by cosine in one pool of both "
-        "sides; in one pool: of the sentences of all files, except those that are paired with one of the two; P@1 and "
-        "P@5: it is the nearest, or among the 5 nearest, of the other side alone; by margin: it has the best ratio "
+        "sides; in one pool: of the sentences of all languages, except those that are paired with one of the two; P@1 "
+        "and P@5: it is the nearest, or among the 5 nearest, of the other side alone; by margin: it has the best ratio "
         "margin among the 4 nearest. Each different sentence is one candidate; all but → and ← are means of both "
         "directions"
     )

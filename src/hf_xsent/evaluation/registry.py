@@ -77,7 +77,14 @@ def _data_name(task: EvaluationTask, sources: Sequence[str]) -> str:
         if hashes <= {*known["sets"].values()}:
             return str(known["name"])
     places = [place for place in places if Path(place).parent.name != IN_MEMORY]
-    return ", ".join(place if is_hub_id(place, owner=True) else Path(place).name for place in places)
+    return ", ".join(map(_place_name, places))
+
+
+def _place_name(place: str) -> str:
+    """Return a Hub id, or the names of files without their folders, of two files or of a prefix of two."""
+    if is_hub_id(place, owner=True) and not any(Path(place).parent.glob(f"{Path(place).name}.*")):
+        return place
+    return ",".join(Path(part).name for part in place.split(","))
 
 
 def check_options(name: str, options: Any) -> TaskSettings:
@@ -162,7 +169,8 @@ def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:
         name, equals, source = word.partition("=")
         added = {name: source} if equals else find_tasks(word)
         if repeated := [name for name in added if name in sources]:
-            raise RecipeError(f"the task {repeated[0]} is given twice: {sources[repeated[0]]} and {added[repeated[0]]}")
+            both = f"{sources[repeated[0]]} and {added[repeated[0]]}"
+            raise RecipeError(f"the task {repeated[0]} is given twice, {both}: evaluate them in separate calls")
         sources |= added
     return sources
 

@@ -184,7 +184,7 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
             further += [(of, key) for key in means if key not in reports[first].groups[of]]
         figures += [(f"{task.headings[key]}, mean of {of}", of, key) for of, key in further]
     rows: list[list[object]] = []
-    few = False
+    few = clear = False
     for label, name, key in figures:
         row: list[object] = [label, _figure(reports[first], name, key)]
         for other in others:
@@ -193,12 +193,13 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
             row.append(_figure(reports[other], name, key))
             row.append(difference and f"{difference}{' *' if difference.significant else '  '}")
             few = few or (difference is not None and difference.low is None)
+            clear = clear or (difference is not None and difference.significant)
         rows.append(row)
     headings = (heading for name in others for heading in (name, "difference (95% interval)"))
     title = f"{task.title}, {task.headings[metric]}"
     verdicts = "\n".join(_verdict(task, first, name, reports[name]) for name in others)
-    note = f"{NOTE}\n{_NO_INTERVAL}" if few else NOTE
-    return f"{Table([title, first, *headings], rows)}\n{note}\n{verdicts}\n{task.protocol}"
+    notes = [NOTE] * clear + [_NO_INTERVAL] * few
+    return "\n".join([str(Table([title, first, *headings], rows)), *notes, verdicts, task.protocol])
 
 
 def _figure(report: Report, name: str, metric: str) -> float | None:

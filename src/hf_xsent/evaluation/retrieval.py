@@ -82,6 +82,15 @@ class RetrievalTask(EvaluationTask):
         rows_of, found_of = ({code: all_[at] for code, at in of_language.items()} for all_ in (rows, found))
         return self.scored(rows_of, found=found_of)
 
+    @property
+    def notes(self) -> list[str]:
+        """Say why the share of the query's language is not measured."""
+        (collection,) = self.sets
+        codes = {"documents": collection.document_languages, "queries": collection.query_languages}
+        without = {kind: of_kind.count(NOT_STATED) for kind, of_kind in codes.items()}
+        parts = " and ".join(f"{count} of {len(codes[kind])} {kind}" for kind, count in without.items() if count)
+        return [f"{self.name}: own language is not measured: {parts} have no field language"] if parts else []
+
     def items(self, outcomes: Outcomes) -> Iterator[dict[str, Any]]:
         """Yield each query with the right document that was found first, its rank, and the document before all."""
         (collection,) = self.sets
@@ -103,6 +112,7 @@ class RetrievalTask(EvaluationTask):
                     "rank": rank or None,
                     "right_id": collection.document_ids[right],
                     "found_id": collection.document_ids[found],
+                    "found_language": collection.document_languages[found],
                     **{name: float(column[row]) for name, column in figures.items()},
                 }
 

@@ -48,7 +48,8 @@ class EvaluateSettings(EncodingSettings):
     )
     columns: list[str] | None = setting(
         None,
-        "Columns of the sentences of --pairs, as of pretrain --columns: text_de text_en. (default: found by header)",
+        "Columns of the sentences of --pairs, by name or number from 0: text_de text_en; of one file: de=0,1. "
+        "(default: found by header)",
         named=True,
         metavar="COLUMN",
     )

@@ -181,6 +181,11 @@ class EvaluationTask(ABC):
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
         """Compute metrics of a language, the main one included, from (bootstrap samples ×) items × columns."""
 
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on what the records do not allow to measure."""
+        return []
+
     def items(self, outcomes: Outcomes) -> Iterator[dict[str, Any]]:
         """Yield a record of each item: its text, the right one, whether that was found first, and what was; or none."""
         yield from ()

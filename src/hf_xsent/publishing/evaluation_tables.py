@@ -64,7 +64,7 @@ def read_results(
                 f"{dimensions}: evaluate the folder that you publish"
             )
         of_model = [report for report in of_model if dimensions in (None, report.settings.get("dim", dimensions))]
-        for report in sorted(of_model, key=lambda report: bool(report.differences)):
+        for report in of_model:
             settings = {name: value for name, value in report.settings.items() if name != "model"}
             reports.append(replace(report, settings=settings))
     return reports

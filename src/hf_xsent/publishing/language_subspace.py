@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -35,20 +37,25 @@ DIMENSIONS = 20  # at most; with 36 languages, 20 to 35 were equally good, 10 we
 def read_texts(data: Sequence[str], target_language: str = "en") -> dict[str, list[str]]:
     """Read the first texts of each language: lines of ``.txt`` files, and both sides of pairs."""
     texts: dict[str, list[str]] = {}
-    sources = resolve_sources(data, target_language=target_language)
-    share = max(1, TEXTS // sum(map(len, sources.values())))  # of the target side, so that it comes from all files
-    for language, files in sources.items():
-        for source in files:
-            own = texts.setdefault(language, [])
-            left, paths = max(0, TEXTS - len(own)), source.files
-            if len(paths) == 1 and ".txt" in paths[0].suffixes:
-                first = list(islice((line for _, line in lines(paths[0]) if line.strip()), left))
-                if not first or not all("\t" in line for line in first):  # else pairs
-                    own += first
-                    continue
-            pairs = list(islice(read_pairs(source), TEXTS))
-            own += [pair[0] for pair in pairs[:left]]
-            texts.setdefault(source.target_language, []).extend(pair[1] for pair in pairs[:share])
+    single = [
+        word for word in data if "," not in word and ".txt" in Path(word).suffixes
+    ]  # which may be in any language
+    pairs = [word for word in data if word not in single]
+    parts = [(words, target) for words, target in ((pairs, target_language), (single, "und")) if words]
+    resolved = [resolve_sources(words, target_language=target).values() for words, target in parts]
+    sources = [source for of_part in resolved for files in of_part for source in files]
+    share = max(1, TEXTS // len(sources))  # of the target side, so that it comes from all files
+    for source in sources:
+        own = texts.setdefault(source.language, [])
+        left, paths = max(0, TEXTS - len(own)), source.files
+        if len(paths) == 1 and ".txt" in paths[0].suffixes:
+            first = list(islice((line for _, line in lines(paths[0]) if line.strip()), left))
+            if not first or not all("\t" in line for line in first):  # else pairs
+                own += first
+                continue
+        read = list(islice(read_pairs(replace(source, target_language=target_language)), TEXTS))
+        own += [pair[0] for pair in read[:left]]
+        texts.setdefault(target_language, []).extend(pair[1] for pair in read[:share])
     if empty := [language for language, own in texts.items() if not own]:
         raise DataError(f"the files of {empty[0]} have no text: give its texts, or omit it")
     return texts

@@ -158,14 +158,18 @@ def add_facts(folder: str | Path, results: Iterable[str | Path] | None, stated: 
 
 
 def _last_of_each_data(reports: Iterable[Report]) -> list[Report]:
-    """Return the last report of equal task, settings and data; own data are known by their name and languages."""
+    """Return the last report of equal task, settings and data; own data are known by their name and languages.
+
+    One that was compared with another model stays if the later one, of the same records, was not.
+    """
     last: dict[str, Report] = {}
     for report in reports:
         records = f"{report.data}: {', '.join(report.languages)}" if report.data else report.data_fingerprint
         key = replace(report, data_fingerprint=records).key
         if key in last and last[key].key != report.key:
             logger.warning("%s has other records than before: the card states its last results", report.data)
-        last[key] = report
+        stays = key in last and last[key].key == report.key and last[key].differences and not report.differences
+        last[key] = last[key] if stays else report
     return [*last.values()]
 
 

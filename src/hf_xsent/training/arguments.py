@@ -120,7 +120,12 @@ def _try_out(arguments: Any) -> None:
     if arguments.optim_target_modules is None:  # whose optimizers need the model
         kind, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
         optimizer = kind([weight], **{"weight_decay": arguments.weight_decay} | options)
-        get_scheduler(arguments.lr_scheduler_type, optimizer, 1, 2, arguments.lr_scheduler_kwargs)
+        kind, options = arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs
+        try:
+            get_scheduler(kind, optimizer, 1, 2, options)
+        except TypeError as error:
+            cure = "give lr_scheduler_kwargs of this schedule, {} for none"
+            raise TypeError(f"lr_scheduler_type {kind.value} and {options}: {error}; {cure}") from error
     loader: Any = [0]
     DataLoader(loader, num_workers=arguments.dataloader_num_workers)
     callbacks = get_reporting_integration_callbacks(arguments.report_to)

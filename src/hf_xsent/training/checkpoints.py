@@ -213,15 +213,20 @@ class SavingTrainer(HubTrainer):
             move_into_place(unfinished / name, folder / name)
             remove(unfinished)
             self._remove_checkpoint_of_signal()
-            self._rotate_checkpoints(self.state.best_model_checkpoint)
+            if not self._stop.requested:  # this checkpoint may go when the run resumes
+                self._rotate_checkpoints(self.state.best_model_checkpoint)
         self.accelerator.wait_for_everyone()
         if self._stop.requested:
             self._raise_stopped("continue with --resume (of an AlignmentTrainer: train(resume_from_checkpoint=True))")
 
     def _remove_checkpoint_of_signal(self) -> None:
         """Delete the checkpoint from which the run resumed, if an uninterrupted run has none at its step."""
-        if self._resumed is not None and not is_on_schedule(self._resumed, self.args):
-            remove(Path(str(self.args.output_dir)) / f"checkpoint-{self._resumed.global_step}")
+        last = self._resumed
+        if last is None:
+            return
+        best = self.args.save_strategy != SaveStrategy.BEST or last.global_step == last.best_global_step
+        if not (best and is_on_schedule(last, self.args)):
+            remove(Path(str(self.args.output_dir)) / f"checkpoint-{last.global_step}")
 
     def _raise_stopped(self, follows: str) -> NoReturn:
         self.callback_handler.on_train_end(self.args, self.state, self.control)

@@ -158,7 +158,9 @@ def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
 
 def test_a_column_of_numbers_below_an_unknown_header_is_no_side(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("sent_id\tenglisch\tdeutsch\n" + "3\tA dog.\tEin Hund.\n" * 9, "utf-8")
-    with pytest.raises(DataError, match=r"the source column has no letters in the first 10 pairs \('3', '3', '3'\)"):
+    with pytest.raises(
+        DataError, match=r"the source column has no letters in the first 10 pairs \('sent_id', '3', '3'\)"
+    ):
         list(read_pairs(BitextSource("de", str(tmp_path / "a.tsv"))))
 
 

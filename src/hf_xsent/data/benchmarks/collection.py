@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 NOT_STATED = "und"
 _COLUMNS = ("query-id", "corpus-id")
+_KINDS: dict[str, Any] = {"_id": str | int, "text": str, "title": str | None}
 _HEADER = "\t".join([*_COLUMNS, "score"])
 _FILES = "corpus.jsonl, queries.jsonl, and qrels/test.tsv or qrels.tsv"
 
@@ -73,9 +74,6 @@ def load_collection(source: str | PathLike[str], languages: Iterable[str] | None
     places = {name: place for place, name in enumerate(documents)}
     relevant = [{places[document]: score for document, score in judged[name].items()} for name in measured]
     questions, question_codes = ([*side] for side in zip(*measured.values(), strict=True))
-    codes_of_all = [*documents.values(), *question_codes]
-    if 0 < (unknown := codes_of_all.count(NOT_STATED)) < len(codes_of_all):
-        logger.info("%s: the share of the own language needs a language of each record, %d have none", what, unknown)
     passages, document_of = [text for _, _, text, _ in corpus], [places[name] for _, name, _, _ in corpus]
     codes_of_documents, ids = [*documents.values()], ([*measured], [*documents])
     return [Collection(passages, document_of, codes_of_documents, questions, question_codes, relevant, *ids)]
@@ -100,11 +98,14 @@ def store_collection(collection: Mapping[str, Any], cache_dir: str | PathLike[st
 def _write(collection: Mapping[str, Any], folder: Path) -> list[Path]:
     """Write a collection in memory to files, and return them."""
     folder.mkdir()
+    collection = {"qrels" if name == "relevant_docs" else name: part for name, part in collection.items()}
     if {*collection} != {"corpus", "queries", "qrels"}:
         raise DataError(f"a collection in memory has corpus, queries and qrels, not {', '.join(collection)}")
     for name in ("corpus", "queries"):
         records = collection[name]
-        if isinstance(records, Mapping):
+        if isinstance(records, str | PathLike):
+            raise DataError(f"{name} is a path: give records, or in place of the collection the folder of its files")
+        if isinstance(records, Mapping) and not is_in_memory(records):
             records = [
                 {"_id": key, **(value if isinstance(value, Mapping) else {"text": value})}
                 for key, value in records.items()
@@ -120,16 +121,18 @@ def _judgements(qrels: Any) -> Iterator[tuple[Any, Any, Any]]:
     if isinstance(qrels, Mapping) and not is_in_memory(qrels):
         for query, documents in qrels.items():
             ids = [documents] if isinstance(documents, str) or not isinstance(documents, Iterable) else documents
+            ids = sorted(ids, key=str) if isinstance(ids, Set) else ids  # whose order differs between processes
             scores = ids if isinstance(ids, Mapping) else dict.fromkeys(ids, 1)
             yield from ((query, document, score) for document, score in scores.items())
         return
-    if not is_in_memory(qrels):
-        raise DataError(f"qrels is a mapping from the id of a query to those of its documents, not {shortened(qrels)}")
-    for number, record in enumerate(records_of(qrels, "test", "judgement"), start=1):
+    for record in records_of(qrels, "test", "the qrels, record") if is_in_memory(qrels) else [{str(qrels): None}]:
         if not {*_COLUMNS} <= {*record}:
-            found = ", ".join(record)
-            raise DataError(f"the qrels, record {number}: it has {found}, not {' and '.join(_COLUMNS)}, perhaps score")
-        yield (*(record[name] for name in _COLUMNS), record.get("score", 1))
+            raise DataError(
+                f"qrels is a mapping from the id of a query to those of its documents, or records with "
+                f"{' and '.join(_COLUMNS)}, and perhaps score, not {shortened(', '.join(record))}"
+            )
+        query, document = (record[name] for name in _COLUMNS)
+        yield query, document, record.get("score", 1)
 
 
 def _place(path: Path, number: int) -> str:
@@ -162,10 +165,16 @@ def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
     number = 0
     for number, record in json_lines(path):
         place, values = _place(path, number), record if isinstance(record, dict) else {}
-        name, text, title = (values.get(key) for key in ("_id", "text", "title"))
-        if not (isinstance(name, str | int) and isinstance(text, str) and isinstance(title, str | None)):
-            found = f"it has {', '.join(values) or 'none'}"
-            raise DataError(f"{place}: a record has the fields _id and text, and perhaps title, each a text; {found}")
+        for key, kind in _KINDS.items():
+            if key not in values and kind != _KINDS["title"]:
+                raise DataError(
+                    f"{place}: {key} is missing: name the field that has it {key} (it has {', '.join(values)})"
+                )
+            if not isinstance(values.get(key), kind):
+                raise DataError(
+                    f"{place}: {key} is {shortened(values[key])}, not a text: fill it, or remove the record"
+                )
+        name, text, title = (values.get(key) for key in _KINDS)
         own = values.get(language_column(values) or "")
         code = _language(place, own if own and own == own else NOT_STATED)  # not NaN
         yield place, str(name), f"{title or ''} {text}".strip(), code
@@ -200,7 +209,7 @@ def _read_judgements(path: Path, queries: Iterable[str], documents: Iterable[str
                 cure = "add its record, or remove the judgement"
                 if query in documents and document in queries:
                     cure = "the ids of query and document are exchanged"
-                raise DataError(f"{place}: {where} has no _id {name!r}: {cure}")
+                raise DataError(f"{place}: no _id {name!r} in {where}: {cure}")
         if document in (of_query := judged.setdefault(query, {})):
             raise DataError(f"{place}: query {query!r} and document {document!r} are judged a second time")
         if score > 0:

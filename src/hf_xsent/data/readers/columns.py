@@ -34,7 +34,10 @@ _PUNCTUATION = re.compile(r"[.,;:!?…。，；：！？](\s|$)")
 _INDEX_OF_PANDAS = re.compile(r"(Unnamed: \d+)?")
 _LONGEST_NAME = 40
 _OPUS = "translation."
-CURE = "state the two that have the sentences as columns, such as source target, or give a file with these two names"
+CURE = (
+    "state the two that have the sentences as columns, by name or by number from 0 (such as 1 2), or give a file with "
+    "the names source and target"
+)
 
 
 class _Name(NamedTuple):
@@ -87,7 +90,8 @@ def choose_columns(
     numbers = []
     for column in columns:
         if isinstance(column, str) and column not in names:
-            hint = did_you_mean(column, names) or "; without a header, give numbers from 0, such as columns 0 1"
+            ways = "; without a header, give numbers from 0, such as columns 0 1; for one of several files, de=0,1"
+            hint = did_you_mean(column, names) or ways
             raise DataError(f"{place}: no column {column!r}, only {shortened(', '.join(names))}{hint}")
         number = names.index(column) if isinstance(column, str) else column
         if number >= len(names):
@@ -245,5 +249,5 @@ def parse_columns(values: Sequence[str] | None) -> Columns | Mapping[str, Column
 def check_columns(columns: Any) -> None:
     """Raise an error unless columns are two names or numbers, or a mapping to them."""
     for two in columns.values() if isinstance(columns, Mapping) else [columns]:
-        if two is not None and (isinstance(two, str) or len(two) != 2):
-            raise RecipeError(f"columns takes two names or numbers, source and target, not {two!r}")
+        if two is not None and (isinstance(two, str) or len(two) != 2 or two[0] == two[1]):
+            raise RecipeError(f"columns takes two different names or numbers, source and target, not {two!r}")

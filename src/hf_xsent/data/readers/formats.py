@@ -249,7 +249,7 @@ def _check_sides(source: BitextSource, first: list[LinkedPair]) -> None:
         if len(texts) >= _MIN_PAIRS and not any(map(str.isalpha, "".join(rest))):
             raise DataError(
                 f"{source.name}: the {side} column has no letters in the first {len(texts)} pairs "
-                f"({', '.join(map(repr, rest[:_EXAMPLES]))}): {CURE}"
+                f"({', '.join(map(repr, texts[:_EXAMPLES]))}): {CURE}"
             )
     if source.language != "und" or not source.stated:  # score and align-words state und by default
         cure = "drop --columns, or name them in the other order" if source.columns else ""

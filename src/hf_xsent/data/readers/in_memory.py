@@ -103,7 +103,7 @@ def _final(path: Path, folder: Path, end: str) -> Path:
 def write_records(data: Any, path: Path) -> None:
     """Write a data set, data frame or list of records to a JSONL file."""
     with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
-        file.writelines(map(_line, records_of(data, "train", "record")))
+        file.writelines(map(_line, records_of(data, "train", f"the {path.stem}, record")))
 
 
 def _line(record: Mapping[str, Any]) -> str:
@@ -130,7 +130,7 @@ def records_of(data: Any, split: str = "train", kind: str = "pair") -> Iterator[
     for number, item in enumerate(data, start=1):
         if isinstance(item, Mapping):
             yield {str(name): value for name, value in item.items()}
-        elif isinstance(item, list | tuple) and len(item) == 2:
+        elif kind == "pair" and isinstance(item, list | tuple) and len(item) == 2:
             yield {"source": item[0], "target": item[1]}
         else:
             pair = "(source, target), or " if kind == "pair" else ""
