@@ -279,6 +279,11 @@ def test_a_folder_without_judgements_is_refused(tmp_path: Path) -> None:
         load_collection(folder)
 
 
+class _Shuffled(set[str]):
+    def __iter__(self) -> Any:
+        return iter(np.random.default_rng(0).permutation(sorted(set.__iter__(self))).tolist())
+
+
 def _load(collection: dict[str, Any]) -> Any:
     return RetrievalTask.load(store_collection(collection, default_cache_dir())).sets
 
@@ -322,6 +327,8 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
         assert _load({"corpus": corpus, "queries": queries, "qrels": judgements}) == load_collection(folder)
     texts = {record["_id"]: record["text"] for record in corpus}  # as InformationRetrievalEvaluator takes them
     plain = {"corpus": texts, "queries": {"q1": "text q1"}, "qrels": {"q1": {*qrels["q1"]}}}
+    shuffled = plain | {"qrels": {"q1": _Shuffled(qrels["q1"])}}  # sets have another order in each process
+    assert store_collection(shuffled, default_cache_dir()) == store_collection(plain, default_cache_dir())
     named = {"corpus": texts, "queries": plain["queries"], "relevant_docs": plain["qrels"]}
     assert _load(named) == _load(plain)
     assert evaluate(MODEL, {"retrieval": plain}).reports[0].groups["all"]["pairs"] == 1

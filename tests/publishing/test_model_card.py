@@ -122,7 +122,7 @@ def _tables(path: Path, start: str = "") -> list[EvaluationTable]:
     return tabulate(read_results([path], {run["settings"].get("model_fingerprint") for run in runs}), ENCODING, start)
 
 
-def test_results_are_published_under_the_name_of_their_data(tmp_path: Path) -> None:
+def test_results_are_published_under_the_name_of_their_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "ours"
     folder.mkdir()
     for side in ("deu", "eng"):
@@ -144,6 +144,10 @@ def test_results_are_published_under_the_name_of_their_data(tmp_path: Path) -> N
     ]
     (task,) = load_tasks({}, pairs=pairs)
     assert _data_name(task, ["de=owner/name:de-en", f"sw={tmp_path}/sw.tsv"]) == "owner/name:de-en, sw.tsv"
+    monkeypatch.chdir(tmp_path)
+    for code in ("sw", "en"):
+        (folder / f"OPUS.sw-en.{code}").write_text("x\n", "utf-8")
+    assert _data_name(task, ["sw=ours/OPUS.sw-en", "a/x.sw,b/x.en"]) == "OPUS.sw-en, x.sw,x.en"
 
 
 def test_the_examples_of_a_card_are_in_its_languages(exported: Path) -> None:
@@ -354,6 +358,9 @@ def test_a_card_has_only_the_last_results_of_a_file_that_has_changed(
     card = _card(trained, results=[results])
     assert "value: 85.0" in card and "12.0" not in card
     assert "gold.tsv has other records than before: the card states its last results" in caplog.text
+    compared = {"compared_with": "start", "differences": {"all": {"mean": [1.0, 0.5, 1.5]}, "deu": {"mean": [1, 1, 1]}}}
+    results.write_text(json.dumps({"runs": [before | compared, run]}), "utf-8")
+    assert "12.0" not in _card(trained, results=[results]), "compared with a start, but on earlier records"
 
 
 def test_a_card_has_codes_of_languages(trained: Path) -> None:

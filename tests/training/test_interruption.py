@@ -157,6 +157,23 @@ def test_a_signal_in_the_step_of_an_early_stop_leaves_its_checkpoint(
     assert sorted(path.name for path in run.out.glob("checkpoint-*")) == checkpoints
 
 
+def test_a_resumed_run_that_saves_the_best_has_the_checkpoints_of_an_uninterrupted_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"save_strategy": "best", "eval_steps": 2, "max_steps": 9, "save_total_limit": 2}
+    accuracy_at = {0: 1.0, 2: 2.0, 4: 3.0, 6: 0.0, 8: 0.0, 9: 0.0}
+
+    def measured(trainer: Any, *_: Any, **__: Any) -> dict[str, float]:
+        return {"accuracy": accuracy_at[trainer.state.global_step]}
+
+    monkeypatch.setattr(AlignmentTrainer, "_measure_dev", measured)
+    run.start(**settings)
+    checkpoints = sorted(path.name for path in run.out.glob("checkpoint-*"))
+    assert checkpoints == ["checkpoint-2", "checkpoint-4"]
+    _stop_twice_and_resume(run, monkeypatch, [5, 7], settings)
+    assert sorted(path.name for path in run.out.glob("checkpoint-*")) == checkpoints
+
+
 def test_ctrl_c_saves_and_says_how_to_resume_and_a_second_run_is_refused_meanwhile(run: Run) -> None:
     settings = {"max_steps": 400, "eval_strategy": "no", "save_strategy": "no"}
     process = begin(run, **settings)
