@@ -65,11 +65,11 @@ def test_accuracies_are_those_of_a_slow_recomputation(task: PairsTask):
             margin.append(candidates[max(score, key=score.__getitem__)] == answer)
             others = [n for n in range(len(queries)) if queries[n] != queries[row] and answers[n] != answer]
             beside.append(first[-1] and cosines[row].max() > own[row, others].max())
-            found = candidates[order[0]]
-            if own[row, others].max() > cosines[row].max():
+            found, is_own = candidates[order[0]], own[row, others].max() > cosines[row].max()
+            if is_own:
                 found = queries[max(others, key=lambda n, row=row: own[row, n])]
             item = {"language": "de", "text": queries[row], "right": answer, "found": found, "correct": beside[-1]}
-            assert {**of_direction[row], "item": ""} == {**item, "item": ""}
+            assert {**of_direction[row], "item": ""} == {**item, "item": "", "own_language": is_own}
         assert metrics[direction] == pytest.approx(100 * np.mean(first))
         assert metrics[f"{direction}_5"] == pytest.approx(100 * np.mean(five))
         assert metrics[f"{direction}_margin"] == pytest.approx(100 * np.mean(margin))

@@ -22,6 +22,7 @@ from hf_xsent.data.readers.sources import default_cache_dir
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.evaluation import retrieval as module
 from hf_xsent.evaluation.retrieval import RetrievalTask
+from hf_xsent.evaluation.summary import failing
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing.evaluation_tables import read_results, tabulate
 
@@ -75,7 +76,7 @@ def test_figures_are_those_of_the_whole_ranking(tmp_path: Path, monkeypatch: pyt
         return float(vectors[one] @ vectors[other] / np.linalg.norm(vectors[one]) / np.linalg.norm(vectors[other]))
 
     for code, figures in scores.languages.items():
-        ndcg, mrr, recall, own = [], [], [], []
+        ndcg, mrr, recall_10, recall, own = [], [], [], [], []
         for number in (number for number in range(1, 12) if CODES[number % 3] == code):
             ranking = sorted(names, key=lambda name, query=f"q{number}": -cosine(query, name))
             gains = [judged.get((f"q{number}", name), 0) for name in ranking]
@@ -83,9 +84,11 @@ def test_figures_are_those_of_the_whole_ranking(tmp_path: Path, monkeypatch: pyt
             dcg, ideal = (sum(g / math.log2(rank + 2) for rank, g in enumerate(some[:10])) for some in (gains, best))
             ndcg.append(dcg / ideal)
             mrr.append(next((1 / (rank + 1) for rank, gain in enumerate(gains[:10]) if gain), 0.0))
+            recall_10.append(sum(gain > 0 for gain in gains[:10]) / 20)
             recall.append(sum(gain > 0 for gain in gains[:100]) / 20)
             own.append(np.mean([CODES[int(name[1:]) % 3] == code for name in ranking[:10]]))
-        for key, expected in {"ndcg": ndcg, "mrr": mrr, "recall": recall, "own": own}.items():
+        all_figures = {"ndcg": ndcg, "mrr": mrr, "recall_10": recall_10, "recall": recall, "own": own}
+        for key, expected in all_figures.items():
             assert figures[key] == pytest.approx(100 * np.mean(expected)) and 0 < figures[key] < 100
         assert figures["pairs"] == len(scores.outcomes.rows[code]) == len(ndcg)
     assert scores.groups["all"]["ndcg"] == pytest.approx(np.mean([one["ndcg"] for one in scores.languages.values()]))
@@ -135,12 +138,12 @@ def test_figures_are_those_of_sentence_transformers(tmp_path: Path) -> None:
     queries = {f"q{n}": f"text q{n}" for n in range(12)}
     corpus = {f"d{n}": f"text d{n}" for n in range(150)}
     evaluator = InformationRetrievalEvaluator(
-        queries, corpus, relevant, precision_recall_at_k=[100], corpus_chunk_size=64, write_csv=False
+        queries, corpus, relevant, precision_recall_at_k=[10, 100], corpus_chunk_size=64, write_csv=False
     )
     theirs = evaluator(_SentenceTransformer())
     (report,) = evaluate(MODEL, str(folder)).reports  # as --suite FOLDER
     assert "own" not in report.languages["und"]
-    for key, name in {"ndcg": "ndcg@10", "mrr": "mrr@10", "recall": "recall@100"}.items():
+    for key, name in {"ndcg": "ndcg@10", "mrr": "mrr@10", "recall_10": "recall@10", "recall": "recall@100"}.items():
         assert report.groups["all"][key] == pytest.approx(100 * theirs[f"cosine_{name}"], abs=1e-3)
 
 
@@ -206,7 +209,7 @@ def test_two_models_are_compared_and_the_results_have_the_name_of_the_folder(
     evaluation = evaluate(models, {"retrieval": folder}, languages=["deu", "en", "sw"], output=output)
     first, second = evaluation.reports
     assert {*first.languages} == {"de", "en", "sw"} and first.data == "our-wiki"
-    assert {*second.differences["all"]} == {"ndcg", "mrr", "recall", "own"}
+    assert {*second.differences["all"]} == {"ndcg", "mrr", "recall_10", "recall", "own"}
     assert "Retrieval, nDCG@10" in str(evaluation)
     assert second.compared_with == models[0]  # which a card compares with the start of the recipe
     encoding = {**first.settings, "dimensions": first.settings["dim"]}
@@ -243,7 +246,7 @@ def test_titles_headers_and_columns_are_read_as_in_beir_and_trec(
             [{"_id": "a", "body": "b"}],
             [],
             "",
-            r"corpus.jsonl:1: text is missing: name the field that has it text \(it has _id, body\)",
+            r"corpus.jsonl:1: no field text: rename the one that has it \(it has _id, body\)",
         ),
         (
             [{"_id": "a", "text": None}],
@@ -360,7 +363,7 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
         _load(plain | {"queries": "queries.jsonl"})
     with pytest.raises(DataError, match="^the qrels, record 1 is"):
         _load(plain | {"qrels": [("q1", "d1")]})
-    with pytest.raises(DataError, match=r"^the corpus, record 2: _id is missing: name the field"):
+    with pytest.raises(DataError, match=r"^the corpus, record 2: no field _id: rename the one that has it"):
         _load(plain | {"corpus": [corpus[0], {"text": "a"}]})
     missing = [record | {"language": float("nan")} for record in corpus]
     assert {*_load({"corpus": missing, "queries": queries, "qrels": qrels})[0].document_languages} == {"und"}
@@ -375,7 +378,7 @@ def test_each_query_has_the_rank_of_the_right_document_and_what_was_found_first(
     assert [*items.model.unique()] == ["one", "same"] and len(items) == 2 * 11
     for code, of_language in items[items.model == "one"].groupby("language"):
         figures = scores[(scores.model == "one") & (scores.of == code)].set_index("metric").score
-        for metric in ("ndcg", "mrr", "recall", "own"):
+        for metric in ("ndcg", "mrr", "recall_10", "recall", "own"):
             assert of_language[metric].mean() == pytest.approx(figures[metric], abs=1e-4)
     vectors = {name: _encode([f"text {name}"])[0] for name in (*(f"d{n}" for n in range(150)), *items.item)}
     vectors = {name: vector / np.linalg.norm(vector) for name, vector in vectors.items()}
@@ -401,5 +404,24 @@ def test_a_right_document_that_is_not_among_the_nearest_is_named(tmp_path: Path)
     assert (item.right, item.right_id, item.found, item.correct) == ("Wo", "0", "text 0", False) and item.rank is None
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "1 of 1 texts for which not the right one was found first" in page
-    assert "text 0 (the right one: not among the 100 nearest)" in page
-    assert f"retrieval: which texts fail, and what is found instead, is on {tmp_path / 'page.html'}" in str(evaluation)
+    assert "text 0 (the right one: beyond 100)" in page
+    lines = f"""was found first (all: {tmp_path / "page.html"}, in Python items())
+  q und: query (right: Wo)
+    SimpleNamespace finds: text 0 (the right one: beyond 100)
+"""
+    assert lines in str(evaluation)
+
+
+def test_a_wrong_language_and_an_empty_document_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    german = "Wo kann ich am Sonntag parken, und was kostet das Parken vor dem Bahnhof in der Nacht?"
+    corpus = [{"_id": "a", "text": " ", "language": "en"}, {"_id": "b", "text": "A car park.", "language": "en"}]
+    queries = [{"_id": str(n), "text": f"{german} {n}", "language": "sw"} for n in range(3)]
+    folder = _write(tmp_path, corpus, queries, "0\tb\t1\n1\tb\t1\n2\tb\t1\n")
+    (collection,) = load_collection(folder)
+    assert f"{folder}: the queries in Swahili seem to be German: check their field language" in caplog.text
+    task = RetrievalTask([collection])
+    (note,) = task.notes
+    assert note.startswith("retrieval: 1 of 2 documents have no text ('a'): remove them")
+    vectors = {"": [1.0, 0.0], "A car park.": [0.0, 1.0]}
+    scores = task.score(lambda texts: np.array([vectors.get(text, [1.0, 0.5]) for text in texts]))
+    assert "an empty text (the right one: 2)" in str(failing({"m": [*task.items(scores.outcomes)]}, 9, 9))

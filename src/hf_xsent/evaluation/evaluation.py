@@ -9,9 +9,12 @@ from typing import Any
 from hf_xsent.evaluation.report import NOTE, Measurement, Report, comparison_table, task_table
 from hf_xsent.evaluation.summary import failing, notes, summary_page, summary_table
 from hf_xsent.evaluation.task import EvaluationTask
-from hf_xsent.pages.document import Document
+from hf_xsent.pages.document import Document, fold
+from hf_xsent.pages.tables import Table
 
 _VIEW = ("pooling", "layer", "dim")
+_MOST_ON_PAGE, _LONGEST_ON_PAGE = 200, 200  # failing items, and characters of a text
+_MOST, _LONGEST = 5, 60  # in the terminal
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,9 +61,10 @@ class Evaluation:
     def items(self) -> Any:
         """Return a data frame with a row for each model and question, or direction of a pair, of your own.
 
-        ``found`` is the text that was found first, ``right`` the one that should be, ``correct`` whether it was;
-        of questions also ``rank``, that of the first right document among the 100 nearest, ``right_id``, ``found_id``
-        and the metrics. Pairs are searched beside the other sentences of the query's language.
+        ``found`` is the text that was found first, ``right`` the one that should be, ``correct`` whether it was,
+        ``own_language`` whether what was found is in the language of the query; of questions also ``rank``, that of the
+        first right document among the 100 nearest, ``right_id``, ``found_id``, ``found_language`` and the metrics.
+        Pairs are searched beside the other sentences of the query's language.
         """
         from pandas import DataFrame
 
@@ -68,18 +72,29 @@ class Evaluation:
 
     def document(self) -> Document:
         """Return a page with the table of all tasks, and of each task charts, tables by language and what fails."""
-        first: dict[str, dict[str, list[dict[str, Any]]]] = {}  # by task and model
-        for report, items in self._items():
-            first.setdefault(report.task, {}).setdefault(self._names(report)["model"], items)
-        return summary_page(self.tasks, self.by_model, {name: failing(of_task) for name, of_task in first.items()})
+        tables = self._failing(_MOST_ON_PAGE, _LONGEST_ON_PAGE)
+        folded = {task: [fold(title, table.html())] for task, (title, table) in tables.items()}
+        return summary_page(self.tasks, self.by_model, folded)
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on how to read the results."""
-        named = [report.task for report, items in self._items() if not all(item["correct"] for item in items)]
-        which = f"{' and '.join(dict.fromkeys(named))}: which texts fail, and what is found instead"
-        shown = f"{which}, is on {self.page or '--page FILE'}, in Python in items()"
-        return [*(note for task in self.tasks for note in task.notes), *notes(self.by_model), *([shown] * bool(named))]
+        """Sentences on how to read the results, and the first texts that fail."""
+        all_notes = [*(note for task in self.tasks for note in task.notes), *notes(self.by_model)]
+        for task, (title, table) in self._failing(_MOST, _LONGEST).items():
+            lines = [f"{task}: {title} (all: {self.page or '--page FILE'}, in Python items())"]
+            for text, language, item, right, *found in table.rows:
+                lines.append(f"  {item} {language}: {text} (right: {right})")
+                lines += [f"    {name}: {each}" for name, each in zip(table.header[4:], found, strict=True)]
+            all_notes.append("\n".join(lines))
+        return all_notes
+
+    def _failing(self, most: int, longest: int) -> dict[str, tuple[str, Table]]:
+        """Return title and table of the items that fail, by task."""
+        first: dict[str, dict[str, list[dict[str, Any]]]] = {}  # by task and model
+        for report, items in self._items():
+            first.setdefault(report.task, {}).setdefault(self._names(report)["model"], items)
+        tables = {task: failing(by_model, most, longest) for task, by_model in first.items()}
+        return {task: table for task, table in tables.items() if table is not None}
 
     @property
     def by_model(self) -> dict[str, dict[str, Report]]:

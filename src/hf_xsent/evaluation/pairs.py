@@ -107,7 +107,13 @@ class PairsTask(EvaluationTask):
                     own, other = sides[direction], sides[1 - direction]
                     found = None if place < 0 else other[place] if place < count else own[place - count]
                     item = {"language": test_set.language, "item": f"{pair + 1} {'→←'[direction]}", "text": own[pair]}
-                    yield {**item, "right": other[pair], "found": found, "correct": bool(hit)}
+                    yield {
+                        **item,
+                        "right": other[pair],
+                        "found": found,
+                        "correct": bool(hit),
+                        "own_language": place >= count,
+                    }
 
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:

@@ -19,7 +19,19 @@ from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, 
 from hf_xsent.pages.tables import Table
 
 # Of the metrics beside the main ones.
-_HIGHER_IS_BETTER = {"alone", "backward", "forward", "margin", "mean", "mean_5", "mrr", "pool", "r_precision", "recall"}
+_HIGHER_IS_BETTER = {
+    "alone",
+    "backward",
+    "forward",
+    "margin",
+    "mean",
+    "mean_5",
+    "mrr",
+    "pool",
+    "r_precision",
+    "recall",
+    "recall_10",
+}
 _NO_INTERVAL = f"a difference without an interval is of fewer than {LEAST_ITEMS} items"
 NOTE = "* the 95% interval of the difference to the first model excludes 0 (paired bootstrap over test items)"
 PACKAGES = ("hf-xsent", "torch", "transformers", "tokenizers", "numpy")

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from hf_xsent.data.benchmarks.collection import NOT_STATED, Collection, load_collection
+from hf_xsent.errors import shortened
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores, encoder_of
 from hf_xsent.logs import Progress
 from hf_xsent.mining.neighbours import unit_vectors
@@ -32,14 +33,15 @@ class RetrievalTask(EvaluationTask):
     title: ClassVar[str] = "Retrieval"
     protocol: ClassVar[str] = (
         "by cosine, in one pool of all documents, each by its nearest passage; equal cosines are in the order of the "
-        "file. nDCG@10 with the scores of the judgements as gains, as in trec_eval; recall@100 of more than 100 "
-        "documents; own language: share of the query's language among the ten nearest documents. By the query's "
+        "file. nDCG@10 with the scores of the judgements as gains, as in trec_eval; recall of more documents than it "
+        "counts; own language: share of the query's language among the ten nearest documents. By the query's "
         "language, and the mean over languages"
     )
     headings: ClassVar[Mapping[str, str]] = {
         "pairs": "queries",
         "ndcg": f"nDCG@{_NEAREST}",
         "mrr": f"MRR@{_NEAREST}",
+        "recall_10": f"recall@{_NEAREST}",
         "recall": f"recall@{_DEPTH}",
         "own": "own language",
     }
@@ -71,8 +73,7 @@ class RetrievalTask(EvaluationTask):
         queries, count = encoder_of(encode, "query")(collection.queries), len(collection.document_languages)
         nearest = nearest_documents(queries, collection.passages, collection.document_of, read, min(_DEPTH, count))
         columns = [retrieval_scores(nearest, collection.relevant)]
-        if count <= _DEPTH:
-            columns[0][:, -1] = np.nan  # the recall of all documents is always 1
+        columns[0][:, [False, False, count <= _NEAREST, count <= _DEPTH]] = np.nan  # the recall of all is always 1
         codes, of_documents = np.array(collection.query_languages), np.array(collection.document_languages)
         if NOT_STATED not in {*collection.query_languages, *collection.document_languages}:
             columns.append((of_documents[nearest[:, :_NEAREST]] == codes[:, None]).mean(1, keepdims=True))
@@ -84,12 +85,20 @@ class RetrievalTask(EvaluationTask):
 
     @property
     def notes(self) -> list[str]:
-        """Say why the share of the query's language is not measured."""
+        """Say why the share of the query's language is not measured, and which documents are empty."""
         (collection,) = self.sets
+        ids = collection.document_ids
+        texts = {place for place, text in zip(collection.document_of, collection.passages, strict=True) if text}
+        empty = [name for place, name in enumerate(ids) if place not in texts]
+        cure = "remove them, since an empty text may be found first"
+        empty_ones = (
+            f"{self.name}: {len(empty)} of {len(ids)} documents have no text ({shortened(', '.join(empty))}): {cure}"
+        )
         codes = {"documents": collection.document_languages, "queries": collection.query_languages}
         without = {kind: of_kind.count(NOT_STATED) for kind, of_kind in codes.items()}
         parts = " and ".join(f"{count} of {len(codes[kind])} {kind}" for kind, count in without.items() if count)
-        return [f"{self.name}: own language is not measured: {parts} have no field language"] if parts else []
+        missing = f"{self.name}: own language is not measured: {parts} have no field language"
+        return [missing] * bool(parts) + [empty_ones] * bool(empty)
 
     def items(self, outcomes: Outcomes) -> Iterator[dict[str, Any]]:
         """Yield each query with the right document that was found first, its rank, and the document before all."""
@@ -113,6 +122,7 @@ class RetrievalTask(EvaluationTask):
                     "right_id": collection.document_ids[right],
                     "found_id": collection.document_ids[found],
                     "found_language": collection.document_languages[found],
+                    "own_language": collection.document_languages[found] == code != NOT_STATED,
                     **{name: float(column[row]) for name, column in figures.items()},
                 }
 
@@ -123,7 +133,9 @@ class RetrievalTask(EvaluationTask):
     @staticmethod
     def metrics(rows: np.ndarray) -> Mapping[str, Any]:
         """Average the columns except those that are NaN; without languages, the last one is missing."""
-        columns = zip(("ndcg", "mrr", "recall", "own"), np.moveaxis(100 * rows.mean(-2), -1, 0), strict=False)
+        columns = zip(
+            ("ndcg", "mrr", "recall_10", "recall", "own"), np.moveaxis(100 * rows.mean(-2), -1, 0), strict=False
+        )
         return {name: column for name, column in columns if not np.isnan(column).all()}
 
 
@@ -172,12 +184,12 @@ def first_right(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) ->
 
 
 def retrieval_scores(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) -> np.ndarray:
-    """Return nDCG@10, MRR@10 and recall@100 of each query, from its nearest documents and the relevant ones.
+    """Return nDCG@10, MRR@10, recall@10 and @100 of each query, from its nearest documents and the relevant ones.
 
     >>> retrieval_scores(np.array([[7, 3, 5]]), [{3: 1.0, 9: 1.0}]).round(3).tolist()  # 0.631 / (1 + 0.631), 1/2, 1/2
-    [[0.387, 0.5, 0.5]]
+    [[0.387, 0.5, 0.5, 0.5]]
     """
-    scores = np.zeros((len(relevant), 3))
+    scores = np.zeros((len(relevant), 4))
     discounts = 1 / np.log2(np.arange(2, _NEAREST + 2))
     for row, (documents, judged) in enumerate(zip(nearest.tolist(), relevant, strict=True)):
         gains = np.array([judged.get(document, 0.0) for document in documents])
@@ -185,6 +197,7 @@ def retrieval_scores(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]
         scores[row] = (
             near @ discounts[: len(near)] / (ideal @ discounts[: len(ideal)]),
             (1 / (1 + np.flatnonzero(near)[:1])).sum(),
+            np.count_nonzero(near) / len(judged),
             np.count_nonzero(gains) / len(judged),
         )
     return scores

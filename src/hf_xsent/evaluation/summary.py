@@ -80,31 +80,38 @@ def _own_language(report: Report) -> str:
     )
 
 
-_MOST_FAILING, _LONGEST_TEXT = 200, 200
+def failing(items: Mapping[str, Sequence[Mapping[str, Any]]], most: int, longest: int) -> tuple[str, Table] | None:
+    """Tabulate the items whose right text some model (by name) did not find first, those of the last model first.
 
-
-def failing(items: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Part]:
-    """Tabulate the items whose right text some model (by name) did not find first; those of the last model first."""
+    Return a title and the first ``most`` items, with texts of at most ``longest`` characters; None if there are none.
+    """
     rows = [row for row in zip(*items.values(), strict=True) if not all(item["correct"] for item in row)]
-    rows.sort(key=lambda row: (row[-1]["correct"], -(row[-1].get("rank") or _MOST_FAILING)))
-    names = ("language", "item", "text", "right")
-    cells = [[*(_cut(row[0][name]) for name in names), *map(_found, row)] for row in rows[:_MOST_FAILING]]
-    table = Table([*names, *(f"{name} finds" for name in items)], cells)
-    first = f", the first {_MOST_FAILING}" if len(rows) > _MOST_FAILING else ""
+    rows.sort(key=lambda row: (row[-1]["correct"], -(row[-1].get("rank") or _BEYOND)))
+    names = ("text", "language", "item", "right")
+    cells = [
+        [*(_cut(row[0][name], longest) for name in names), *(_found(item, longest) for item in row)]
+        for row in rows[:most]
+    ]
+    first = f", the first {most}" if len(rows) > most else ""
     title = f"{len(rows):,} of {len(next(iter(items.values()))):,} texts for which not the right one was found first"
-    return [fold(f"{title}{first}", table.html())] if rows else []
+    return (f"{title}{first}", Table([*names, *(f"{name} finds" for name in items)], cells)) if rows else None
 
 
-def _found(item: Mapping[str, Any]) -> str:
+_BEYOND = 101  # the 100 nearest
+
+
+def _found(item: Mapping[str, Any], longest: int) -> str:
     """Return the text that was found in place of the right one, with the rank of that where it is known."""
     if item["correct"]:
         return "the right one"
-    rank = f" (the right one: {item['rank'] or 'not among the 100 nearest'})" if "rank" in item else ""
-    return f"{_cut(item['found'] or 'nothing: the embedding is zero')}{rank}"
+    what = "no text: the vector is zero" if item["found"] is None else _cut(item["found"], longest) or "an empty text"
+    more = ["own language"] * item["own_language"]
+    more += [f"the right one: {item['rank'] or 'beyond 100'}"] if "rank" in item else []
+    return f"{what} ({', '.join(more)})" if more else what
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def summary_page(

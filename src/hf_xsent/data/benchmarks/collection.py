@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from hf_xsent.data.identification import contradicting_language
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.columns import language_column
 from hf_xsent.data.readers.compression import compressed_or_not, json_lines, lines
@@ -22,6 +23,7 @@ from hf_xsent.files import digest, file_digest, move_into_place
 logger = logging.getLogger(__name__)
 
 NOT_STATED = "und"
+_FIRST_TEXTS = 100  # of each language, to identify it
 _COLUMNS = ("query-id", "corpus-id")
 _KINDS: dict[str, Any] = {"_id": str | int, "text": str, "title": str | None}
 _HEADER = "\t".join([*_COLUMNS, "score"])
@@ -74,9 +76,23 @@ def load_collection(source: str | PathLike[str], languages: Iterable[str] | None
     places = {name: place for place, name in enumerate(documents)}
     relevant = [{places[document]: score for document, score in judged[name].items()} for name in measured]
     questions, question_codes = ([*side] for side in zip(*measured.values(), strict=True))
+    _check_languages(what, "documents", ((text, code) for _, _, text, code in corpus))
+    _check_languages(what, "queries", queries.values())
     passages, document_of = [text for _, _, text, _ in corpus], [places[name] for _, name, _, _ in corpus]
     codes_of_documents, ids = [*documents.values()], ([*measured], [*documents])
     return [Collection(passages, document_of, codes_of_documents, questions, question_codes, relevant, *ids)]
+
+
+def _check_languages(what: Any, kind: str, texts: Iterable[tuple[str, str]]) -> None:
+    """Warn of texts that are clearly in another language than is stated."""
+    first = dict[str, list[str]]()
+    for text, code in texts:
+        if len(of_code := first.setdefault(code, [])) < _FIRST_TEXTS:
+            of_code.append(text)
+    for code, of_code in first.items():
+        if (other := contradicting_language(of_code, code)) is not None:
+            names = find_language(code).name, find_language(other).name
+            logger.warning("%s: the %s in %s seem to be %s: check their field language", what, kind, *names)
 
 
 def store_collection(collection: Mapping[str, Any], cache_dir: str | PathLike[str]) -> Path:
@@ -167,9 +183,7 @@ def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
         place, values = _place(path, number), record if isinstance(record, dict) else {}
         for key, kind in _KINDS.items():
             if key not in values and kind != _KINDS["title"]:
-                raise DataError(
-                    f"{place}: {key} is missing: name the field that has it {key} (it has {', '.join(values)})"
-                )
+                raise DataError(f"{place}: no field {key}: rename the one that has it (it has {', '.join(values)})")
             if not isinstance(values.get(key), kind):
                 raise DataError(
                     f"{place}: {key} is {shortened(values[key])}, not a text: fill it, or remove the record"

@@ -96,7 +96,8 @@ def json_lines_or_errors(path: Path) -> Iterator[tuple[int, Any]]:
             try:
                 yield number, parse_json(line)
             except ValueError as error:
-                yield number, DataError(f"{path}:{number}: not JSON ({error}); each line must be one object")
+                cause = "the file is a list" if line.strip() == "[" or line.startswith("[{") else str(error)
+                yield number, DataError(f"{path}:{number}: not JSON Lines ({cause}); each line must be one object")
 
 
 def _raising(rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
