@@ -34,6 +34,18 @@ def test_a_damaged_cache_is_named(tmp_path: Path, load: Callable[[Path], Any]) -
         load(tmp_path)
 
 
+def test_damaged_hashes_and_pairs_that_were_in_memory_cost_no_pairs(tmp_path: Path) -> None:
+    pairs = [(f"Satz {n}", f"line {n}") for n in range(100)]
+    load_bitext({"de": pairs}, cache_dir=tmp_path).train_dev_split(10)
+    (file,) = tmp_path.rglob("sides.hashes")
+    file.write_bytes(file.read_bytes()[:160])
+    with pytest.raises(OutputError, match=r"sides.hashes is missing or damaged .*: delete it"):
+        load_bitext({"de": pairs}, cache_dir=tmp_path).train_dev_split(10)
+    (file,) = (tmp_path / "in_memory").glob("*.jsonl")
+    file.write_bytes(file.read_bytes()[:100].rpartition(b"\n")[0] + b"\n")
+    assert len(load_bitext({"de": pairs}, cache_dir=tmp_path)) == 100
+
+
 def test_warnings_of_the_readers_are_repeated_when_the_cache_is_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,7 @@ from hf_xsent.cli import main
 from hf_xsent.data.readers.formats import read_pairs
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.documents.align_files import COLUMNS
-from hf_xsent.errors import DataError, HfXsentError
+from hf_xsent.errors import DataError, HfXsentError, OutputError
 
 
 def text(language: str, *numbers: int) -> str:
@@ -45,6 +45,14 @@ def test_pairs_of_all_documents_are_read_back_as_bitext(folders: Path, model: An
     assert rows[-1][1:4] == ["b.txt", "10", "10"]
     pairs = list(read_pairs(BitextSource("de", str(folders / "out.tsv"), "fr")))
     assert pairs[0] == ("de: 1000 2000", "fr: 1000 2000") and len(pairs) == 22
+
+
+def test_a_damaged_result_of_a_document_is_named(folders: Path, model: Any) -> None:
+    align(folders, model)
+    file = next((folders / "work").rglob("aligned/**/*.json"))
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(OutputError, match=r"\.json is missing or damaged .*: delete it"):
+        align(folders, model)
 
 
 def test_json_lines_hold_the_numbers_of_spans(folders: Path, model: Any) -> None:

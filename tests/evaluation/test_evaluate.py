@@ -17,6 +17,7 @@ import torch
 from datasets import Dataset
 from page_reader import Page
 from safetensors.torch import load_file, save_file
+from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.data.benchmarks.bucc import BuccSet
@@ -32,6 +33,7 @@ from hf_xsent.evaluation.similarity import Sts17Task
 from hf_xsent.evaluation.task import EvaluationTask, Outcomes, Scores
 from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.evaluation.vectors import SentenceVectors
+from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 from sentence_transformers import SentenceTransformer
 
@@ -379,7 +381,10 @@ def test_several_objects_and_folders_are_compared_with_the_first(
     assert list(cut.by_model) == ["start", "mine"] == [*cut.to_pandas().model.unique()] and "mine - start" in str(cut)
 
 
-def test_opened_models_read_as_much_as_stated_while_they_are_measured(tiny_encoders: Path, pairs: Any) -> None:
+def test_opened_models_read_as_much_as_stated_while_they_are_measured(
+    tiny_encoders: Path, pairs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     opened, ours = SentenceTransformer(str(tiny_encoders)), SentenceEmbedder.from_pretrained(tiny_encoders)
     before = opened.max_seq_length, ours.max_length
     folder = evaluate(str(tiny_encoders), pairs={"de": pairs}, max_length=4).reports[0]
@@ -391,6 +396,12 @@ def test_opened_models_read_as_much_as_stated_while_they_are_measured(tiny_encod
     with pytest.raises(ModelError, match="^max_length 99999 does not fit"):
         evaluate({"theirs": opened, "ours": ours}, pairs={"de": pairs}, max_length=99999)
     assert (opened.max_seq_length, ours.max_length) == before
+    AlignmentForSentenceEmbedding.from_backbone(str(tiny_encoders), max_length=8).save_pretrained("saved")
+    model = AutoModel.from_pretrained("saved")
+    automodel = evaluate({"ours": ours, "model": model}, pairs={"de": pairs}, max_length=4).reports[1]
+    assert automodel.settings["max_length"] == 4
+    assert automodel.groups["all"]["beside"] == pytest.approx(folder.groups["all"]["beside"])
+    assert "different lengths in tokens" in str(evaluate({"ours": ours, "model": model}, pairs={"de": pairs}))
     with pytest.raises(ModelError, match="^precision and output need models that are named"):
         evaluate(ours, pairs={"de": pairs}, precision="bfloat16", output="results.json")
 

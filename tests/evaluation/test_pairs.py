@@ -274,3 +274,23 @@ def test_what_is_found_is_stored_with_the_results_and_a_pair_without_a_vector_fi
     assert items == [*task.items(scores.outcomes)] and len(items) == 2 * len(task.sets[0].sources)
     (item,) = (item for item in items if item["text"] == "Hund 7")
     assert item["found"] is None and not item["correct"]
+
+
+def test_a_zero_vector_counts_as_wrong_beside_other_languages_too() -> None:
+    sets = [PairSet(code, [f"Hund {n}" for n in lines], [f"dog {n}" for n in lines]) for code, lines in _LINES.items()]
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        return _encode(texts) * np.array([[text != "Hund 7"] for text in texts])
+
+    rows = PairsTask(sets).score(encode).outcomes.rows
+    without = [
+        PairSet(one.language, *([t for t in side if t.split()[1] != "7"] for side in (one.sources, one.targets)))
+        for one in sets
+    ]
+    expected = PairsTask(without).score(_encode).outcomes.rows
+    assert not rows["de"][7, 8:].any() and rows["de"].shape == (20, 10)
+    assert (np.delete(rows["de"], 7, 0)[:, 8:] == expected["de"][:, 8:]).mean() > 0.9  # "dog 7" is one more candidate
+    assert expected["de"][:, 8:].any()
+
+
+_LINES = {"de": range(20), "fr": range(20, 40)}

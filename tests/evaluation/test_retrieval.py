@@ -122,8 +122,16 @@ def test_a_document_is_as_near_as_its_nearest_passage(
         encoded.extend(texts)
         return _encode(texts)
 
-    figures = task.score(encode).languages["und"]
-    assert sorted(encoded) == sorted([*judged, *(text for texts in passages.values() for text in texts)])  # once
+    scores = task.score(encode)
+    figures, items = scores.languages["und"], [*task.items(scores.outcomes)]
+    assert {*encoded} == {*judged, *(text for texts in passages.values() for text in texts)}
+    for item in items:
+        vector = _encode([item["text"]])[0]
+        for text, name in ((item["found"], item["found_id"]), (item["right"], item["right_id"])):
+            assert text == max(
+                passages[name],
+                key=lambda one, vector=vector: _encode([one])[0] @ vector / np.linalg.norm(_encode([one])[0]),
+            )
     assert figures["recall"] == pytest.approx(100 * np.mean(recalls)) and 0 < figures["recall"] < 100
     assert figures["mrr"] == pytest.approx(100 * np.mean(ranks))
 

@@ -14,6 +14,7 @@ from hf_xsent import SentenceEmbedder, export_sentence_transformer, pretrain
 from hf_xsent.errors import ModelError
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
+from hf_xsent.publishing.model_card import facts_of_mean
 
 
 def test_the_average_of_models_is_an_export_with_the_mean_of_their_weights(
@@ -163,3 +164,11 @@ def test_the_card_of_an_average_counts_the_pairs_of_all_models(
         assert "| de | 8 |\n| fr | 8 |" in card
         assert "Languages: de, en, fr." in card
         assert "Recipe and steps are those of first" in card
+
+
+def test_runs_of_a_study_are_named_by_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [str(tmp_path / "runs" / name / "training") for name in "ab"]
+    facts = {"recipe": "r", "pairs": {"de": 1}, "languages": ["de"], "training": []}
+    monkeypatch.setattr("hf_xsent.publishing.model_card.facts_of_run", lambda folder: dict(facts))
+    (mean,) = facts_of_mean(folders)["training"]
+    assert "the mean of those of a/training, b/training. Recipe and steps are those of a/training;" in mean

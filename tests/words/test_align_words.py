@@ -43,6 +43,14 @@ def test_links_are_written_as_jsonl_that_trains(bitext: Path, encoder_folders: d
     assert loaded.count_pairs_with("links") == len(pairs)
 
 
+def test_damaged_links_are_named(bitext: Path, encoder_folders: dict[str, Path]) -> None:
+    _align(bitext, encoder_folders["bert"])
+    file = next(bitext.parent.rglob("*.links"))
+    file.write_text(file.read_text("utf-8").partition("\n")[0] + "\n", "utf-8")
+    with pytest.raises(OutputError, match=r"\.links is missing or damaged \(1 lines, not 5\): delete it"):
+        _align(bitext, encoder_folders["bert"])
+
+
 def test_mined_negatives_remain(tmp_path: Path, encoder_folders: dict[str, Path]) -> None:
     record = {"source": "ein Hund", "target": "a dog", "source_negatives": ["eine Katze"]}
     bitext = tmp_path / "mined.jsonl"

@@ -97,7 +97,7 @@ def side_hashes(pairs: Path) -> npt.NDArray[np.uint64]:
     return Store(pairs.parent).get(
         "sides.hashes",
         lambda part: _write_side_hashes(pairs, part),
-        lambda path: np.memmap(path, dtype=np.uint64, mode="r").reshape(-1, 2),
+        lambda path: np.memmap(path, dtype=np.uint64, mode="r", shape=(sum(map(len, read_batches(pairs))), 2)),
     )
 
 

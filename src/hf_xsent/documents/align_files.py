@@ -65,7 +65,7 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
         except OSError as error:  # which the job reports, too
             content = str(error)
         key = digest([*decisive, list(map(str, files)), content])
-        documents[f"{key}.jsonl"] = (name, files[0], files[1])
+        documents[f"{key}.json"] = (name, files[0], files[1])
     store = Store(settings.work_folder / "aligned")
     cached = documents.keys() - store.missing(documents)
     fill(store, list(documents), AlignmentJob(encoder, settings, documents), "aligning")
@@ -94,7 +94,7 @@ class AlignmentJob:
                     raise
                 rows = [{"error": str(error)}]
         rows += [{"warning": warning} for warning in warnings]
-        path.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), "utf-8")
+        path.write_text(json.dumps(rows, ensure_ascii=False), "utf-8")
 
     def _align(self, pair: DocumentPair) -> list[dict[str, Any]]:
         """Return a row for each pair of sentences."""
@@ -145,4 +145,5 @@ def _records(
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
+    rows: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
+    return rows

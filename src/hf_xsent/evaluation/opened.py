@@ -18,7 +18,7 @@ from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder, Start
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_config
-from hf_xsent.models.sentence_encoder import View
+from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 from hf_xsent.models.text_encoder import TextEncoder
 from hf_xsent.runs.identity import identify_model
 
@@ -130,9 +130,7 @@ def _objects(settings: EvaluateSettings, _: Sequence[EvaluationTask]) -> Generat
         if not is_name(model) and not hasattr(model, "encode"):
             kind = type(model).__name__
             raise ModelError(f"{kind} has no encode: give a folder, a Hub id or a model that encodes text")
-    models = {
-        name: SentenceEmbedder.from_pretrained(model) if is_name(model) else model for name, model in given.items()
-    }
+    models = {name: _with_length(model) for name, model in given.items()}
 
     def opened() -> Generator[OpenedModel]:
         with _reading(models.values(), settings.max_length):
@@ -142,6 +140,13 @@ def _objects(settings: EvaluateSettings, _: Sequence[EvaluationTask]) -> Generat
                 yield OpenedModel(name, name, model, name, [(described, ModelEncoder(model))])
 
     return opened()
+
+
+def _with_length(model: Any) -> Any:
+    """Open a model by name; wrap one of our classes, such as from AutoModel, which has its length in the config."""
+    if is_name(model):
+        return SentenceEmbedder.from_pretrained(model)
+    return SentenceEmbedder(model, model.tokenizer) if isinstance(model, SentenceEncoder) else model
 
 
 @contextmanager

@@ -131,8 +131,15 @@ def hits_in_pool(vectors: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Return whether each side of each pair finds the other first among all these unit vectors (N × 2).
 
     ``pairs`` are places of vectors. Vectors that are paired with one of the two are no candidates; equal cosines count
-    as wrong, as does a pair of which nothing but those is among the nearest.
+    as wrong, as does a pair of which nothing but those is among the nearest, or one with a zero vector.
     """
+    known = np.flatnonzero(vectors.any(1))
+    hits, measured = np.zeros(pairs.shape, dtype=bool), vectors[pairs].any(2).all(1)
+    if not measured.all():
+        places = np.full(len(vectors), -1)
+        places[known] = np.arange(len(known))
+        hits[measured] = hits_in_pool(vectors[known], places[pairs[measured]]) if measured.any() else False
+        return hits
     translations: dict[int, set[int]] = {}
     for source, target in pairs.tolist():
         translations.setdefault(source, set()).add(target)
@@ -142,7 +149,6 @@ def hits_in_pool(vectors: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     nearest = nearest_one_way(vectors, vectors, k)
     indices, cosines = nearest.indices.numpy(), nearest.cosines.numpy()
     of_pairs = np.einsum("nd,nd->n", vectors[pairs[:, 0]], vectors[pairs[:, 1]])
-    hits = np.zeros(pairs.shape, dtype=bool)
     for row, (pair, excluded) in enumerate(zip(pairs.tolist(), paired, strict=True)):
         for side, query in enumerate(pair):
             others = cosines[query][~np.isin(indices[query], [*excluded])]

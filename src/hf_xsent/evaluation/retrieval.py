@@ -80,6 +80,7 @@ class RetrievalTask(EvaluationTask):
         rows = np.concatenate(columns, axis=1)
         of_language = {code: codes == code for code in dict.fromkeys(collection.query_languages)}
         found = first_right(nearest, collection.relevant)
+        found = np.concatenate([found, nearest_passages(queries, found[:, :2], collection, read)], axis=1)
         rows_of, found_of = ({code: all_[at] for code, at in of_language.items()} for all_ in (rows, found))
         return self.scored(rows_of, found=found_of)
 
@@ -103,20 +104,19 @@ class RetrievalTask(EvaluationTask):
     def items(self, outcomes: Outcomes) -> Iterator[dict[str, Any]]:
         """Yield each query with the right document that was found first, its rank, and the document before all."""
         (collection,) = self.sets
-        texts = dict(zip(reversed(collection.document_of), reversed(collection.passages), strict=True))
         of_language: dict[str, list[int]] = {}
         for place, code in enumerate(collection.query_languages):
             of_language.setdefault(code, []).append(place)
         for code, places in of_language.items():
             figures = self.metrics(outcomes.rows[code][:, None])
             of_queries = zip(places, outcomes.found[code].tolist(), strict=True)
-            for row, (place, (found, right, rank)) in enumerate(of_queries):
+            for row, (place, (found, right, rank, found_passage, right_passage)) in enumerate(of_queries):
                 yield {
                     "language": code,
                     "item": collection.query_ids[place],
                     "text": collection.queries[place],
-                    "right": texts[right],
-                    "found": texts[found],
+                    "right": collection.passages[right_passage],
+                    "found": collection.passages[found_passage],
                     "correct": rank == 1,
                     "rank": rank or None,
                     "right_id": collection.document_ids[right],
@@ -181,6 +181,25 @@ def first_right(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) ->
         right = documents[rank - 1] if rank else max(judged, key=lambda document: judged[document])
         rows.append([documents[0], right, rank])
     return np.array(rows)
+
+
+def nearest_passages(
+    queries: np.ndarray, documents: np.ndarray, collection: Collection, encode: Callable[[Sequence[str]], np.ndarray]
+) -> np.ndarray:
+    """Return the nearest passage of each of some documents (queries × N), of which those with several are encoded."""
+    needed, rows_of = {*documents.ravel().tolist()}, dict[int, list[int]]()
+    for row, document in enumerate(collection.document_of):
+        if document in needed:
+            rows_of.setdefault(document, []).append(row)
+    several = [row for rows in rows_of.values() if len(rows) > 1 for row in rows]
+    vectors = unit_vectors(encode([collection.passages[row] for row in several])).numpy() if several else np.empty(0)
+    places = {row: place for place, row in enumerate(several)}
+    nearest = np.empty(documents.shape, dtype=np.int64)
+    for (query, column), document in np.ndenumerate(documents):
+        rows = rows_of[int(document)]
+        best = 0 if len(rows) == 1 else int(np.argmax(vectors[[places[row] for row in rows]] @ queries[query]))
+        nearest[query, column] = rows[best]
+    return nearest
 
 
 def retrieval_scores(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shlex
 from collections import Counter
@@ -18,6 +19,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from hf_xsent.data.bitext import NOT_STATED
 from hf_xsent.data.languages import find_language, language_of_tag
 from hf_xsent.errors import OutputError
+from hf_xsent.evaluation.opened import short_names
 from hf_xsent.evaluation.report import Report
 from hf_xsent.files import digest, is_local, write_json, write_text
 from hf_xsent.models.sentence_transformer_files import read_json
@@ -235,9 +237,10 @@ def facts_of_mean(folders: Sequence[str]) -> dict[str, Any]:
     trained = {folder: facts for folder in folders if "recipe" in (facts := facts_of_run(folder))}
     if not trained:
         return {}
-    first, names = next(iter(trained)), ", ".join(Path(folder).name for folder in folders)
+    first, names = next(iter(trained)), short_names([os.path.normpath(folder) for folder in folders])
     mean = (
-        f"The weights are the mean of those of {names}. Recipe and steps are those of {Path(first).name}; a pair is "
+        f"The weights are the mean of those of {', '.join(names.values())}. Recipe and steps are those of "
+        f"{names[os.path.normpath(first)]}; a pair is "
         "counted for each of the models that was trained on it."
     )
     return trained[first] | facts_of_all(trained.values()) | {"training": [*trained[first]["training"], mean]}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +62,16 @@ def align_words(settings: AlignWordsSettings) -> AlignedPairs | None:
     model = None if settings.model is None else identify_model(settings.model)
     decisive = [pairs.identity, size, settings.aligner, job.aligner.identity, model]
     store = Store(settings.work_folder / "links" / digest(decisive))
-    names = [f"{start:09d}.links" for start in range(0, len(pairs), size)]
-    engine(settings)(store, names, job, "aligning")
+    counts = {f"{start:09d}.links": min(size, len(pairs) - start) for start in range(0, len(pairs), size)}
+    engine(settings)(store, [*counts], job, "aligning")
     if not is_first_process():
         return None
-    linked = zip(pairs, _links(store, names), strict=True)
+    linked = zip(pairs, _links(store, counts), strict=True)
     if is_jsonl(Path(settings.output).name):
         write_records(settings.output, (), (record_of(pair) | {"links": links} for pair, links in linked))
     else:
         write_text(settings.output, (f"{links}\n" for _, links in linked))
-    return AlignedPairs(sum(map(bool, _links(store, names))), settings.output)
+    return AlignedPairs(sum(map(bool, _links(store, counts))), settings.output)
 
 
 class AlignmentJob:
@@ -95,7 +96,14 @@ class AlignmentJob:
         path.write_text("".join(f"{format_links(links)}\n" for links in aligned), "utf-8")
 
 
-def _links(store: Store, names: Iterable[str]) -> Iterator[str]:
-    """Yield the links of each pair."""
-    for name in names:
-        yield from store.read(name, lambda path: path.read_text("utf-8").split("\n")[:-1])
+def _links(store: Store, counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield the links of each pair, from files with these numbers of lines."""
+    for name, count in counts.items():
+        yield from store.read(name, partial(_read_links, count))
+
+
+def _read_links(count: int, path: Path) -> list[str]:
+    *lines, last = path.read_text("utf-8").split("\n")
+    if last or len(lines) != count:
+        raise ValueError(f"{len(lines)} lines, not {count}")
+    return lines

@@ -376,6 +376,8 @@ def test_a_file_of_several_streams_is_read_completely_or_refused(tmp_path: Path,
     first, second = (COMPRESS[suffix](_tsv(part)) for part in (pairs[:5000], pairs[5000:]))
     path = _file(tmp_path, f"x.tsv{suffix}", first + second)
     assert list(read_pairs(_source(path))) == pairs
+    path.write_bytes(first + COMPRESS[suffix](b"") + second)
+    assert list(read_pairs(_source(path))) == pairs
     for damaged in (second[:-10], second[::-1]):
         path.write_bytes(first + damaged)
         with pytest.raises(DataError, match="cannot be read to its end"):

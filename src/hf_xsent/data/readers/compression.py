@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import io
 import json
 import lzma
@@ -12,8 +13,9 @@ from typing import IO, Any
 
 from hf_xsent.errors import DataError
 
-_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}  # as Arrow names them
-SUFFIXES = (*_CODECS, ".xz")
+_CODECS = {".gz": "gzip", ".zst": "zstd"}  # as Arrow names them
+_STREAMS: dict[str, Any] = {".xz": lzma.LZMADecompressor, ".bz2": bz2.BZ2Decompressor}
+SUFFIXES = (*_CODECS, *_STREAMS)
 _CHUNK_BYTES = 1 << 16
 
 
@@ -32,8 +34,8 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
 def _open(path: Path) -> IO[bytes]:
     suffix = path.suffix.lower()
     file = path.open("rb")
-    if suffix == ".xz":
-        return io.BufferedReader(_XzFile(file))
+    if suffix in _STREAMS:
+        return io.BufferedReader(_Streams(file, _STREAMS[suffix]))
     if suffix not in _CODECS:
         return file
     import pyarrow as pa
@@ -41,11 +43,14 @@ def _open(path: Path) -> IO[bytes]:
     return io.BufferedReader(pa.CompressedInputStream(file, _CODECS[suffix]))
 
 
-class _XzFile(io.RawIOBase):
-    """Read all streams of a .xz file and the padding after them; lzma's reader drops what follows a damaged stream."""
+class _Streams(io.RawIOBase):
+    """Read all streams of a .xz or .bz2 file and the padding after them.
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._stream = file, lzma.LZMADecompressor()
+    The readers of lzma and bz2 drop what follows a damaged stream, and Arrow refuses an empty stream in the middle.
+    """
+
+    def __init__(self, file: IO[bytes], decompressor: Any) -> None:
+        self._file, self._new, self._stream = file, decompressor, decompressor()
 
     def readable(self) -> bool:
         return True
@@ -59,7 +64,7 @@ class _XzFile(io.RawIOBase):
                     if not (block := self._file.read(_CHUNK_BYTES)):
                         return 0
                     data = block.lstrip(b"\0")
-                self._stream = lzma.LZMADecompressor()
+                self._stream = self._new()
             elif self._stream.needs_input and not (data := self._file.read(_CHUNK_BYTES)):
                 raise EOFError("the file ended within a stream")
             if text := self._stream.decompress(data, len(buffer)):

@@ -95,7 +95,7 @@ def _final(path: Path, folder: Path, end: str) -> Path:
     """Rename a file to the hash of its content; do not replace a file, since its time is part of the cache key."""
     with path.open("rb") as lines:
         final = folder / f"{digest(lines)}{end}.jsonl"
-    if not final.is_file():
+    if not final.is_file() or final.stat().st_size != path.stat().st_size:
         move_into_place(path, final)
     return final
 
