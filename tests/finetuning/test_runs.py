@@ -388,7 +388,7 @@ def test_the_command_prints_the_table_and_names_unknown_tasks(
     assert "task 'squad' is unknown: use xnli, mlqa" in capsys.readouterr().err
 
 
-def test_a_fine_tuned_model_is_exported_with_a_warning_that_its_layer_is_left_out(
+def test_export_of_a_fine_tuned_model_warns_that_its_layer_is_dropped(
     data: Path, encoder_folders: dict[str, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", max_steps=1)

@@ -58,11 +58,17 @@ def keep_comparable(state: TrainerState, arguments: TrainingArguments, changed: 
         log["step"]: log[name]
         for log in state.log_history
         if name in log and f"checkpoint-{log['step']}" in saved
-        if is_on_schedule(replace(state, global_step=int(log["step"]), epoch=log.get("epoch", 0.0)), arguments)
+        if is_on_schedule(_state_at(log, state), arguments)
     }
     choose: Any = max if arguments.greater_is_better else min
     best = choose(reversed(values), key=values.__getitem__, default=None)  # of equal ones, the latest
     state.best_metric, state.best_global_step = values.get(best), best
+
+
+def _state_at(log: dict[str, float], state: TrainerState) -> TrainerState:
+    """Return the state at the step of a measurement."""
+    until = [each for each in state.log_history if each["step"] <= log["step"]]
+    return replace(state, global_step=int(log["step"]), epoch=log.get("epoch", 0.0), log_history=until)
 
 
 def check_complete(checkpoint: Path) -> None:
