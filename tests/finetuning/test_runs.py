@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -385,6 +386,21 @@ def test_the_command_prints_the_table_and_names_unknown_tasks(
     assert "xnli, zero-shot" in capsys.readouterr().out
     assert command(["finetune", "squad", *flags]) == 2
     assert "task 'squad' is unknown: use xnli, mlqa" in capsys.readouterr().err
+
+
+def test_export_of_a_fine_tuned_model_warns_that_its_layer_is_dropped(
+    data: Path, encoder_folders: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", max_steps=1)
+    with caplog.at_level("INFO", logger="hf_xsent"):
+        assert command(["finetune", "xnli", *flags]) == 0
+    assert "the model of step 1 is in " in caplog.text and "hf-xsent export" not in caplog.text
+    folder = re.search("the model of step 1 is in (.*)", caplog.text)[1]
+    assert command(["export", folder, f"--output={data}/exported", "--verify=false"]) == 0
+    assert "only its encoder is exported, without the task's layer" in caplog.text
+    caplog.clear()
+    assert command(["export", str(encoder_folders["bert"]), f"--output={data}/plain", "--verify=false"]) == 0
+    assert "task's layer" not in caplog.text
 
 
 def test_a_recipe_beside_flags(data: Path, encoder_folders: dict[str, Path]) -> None:

@@ -262,13 +262,16 @@ def test_a_resumed_run_trains_with_changed_rates(run: Run, schedule: str) -> Non
     assert {group["weight_decay"] for group in groups} == {0.0, 0.3}
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
-def test_a_checkpoint_that_lacks_a_state_is_not_resumed(run: Run, name: str) -> None:
-    run.start()
+@pytest.mark.parametrize(
+    "name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "model.safetensors", "heads.safetensors"]
+)
+def test_a_checkpoint_that_lacks_a_file_is_not_resumed(run: Run, name: str) -> None:
+    settings = {"objectives": {"translation_ranking": 1, "representation_translation": 0.8}}
+    run.start(**settings)
     unfinish(run.out, "checkpoint-6")
     (run.out / "checkpoint-3" / name).unlink()
-    with pytest.raises(OutputError, match=f"checkpoint-3 lacks {name}: restore it"):
-        run.start("--resume")
+    with pytest.raises(OutputError, match=f"checkpoint-3 lacks {name}: restore it, delete the checkpoint to resume"):
+        run.start("--resume", **settings)
 
 
 def test_a_resume_that_fails_deletes_no_checkpoint(run: Run) -> None:
@@ -316,3 +319,20 @@ def test_a_changed_metric_compares_the_best_checkpoint_by_its_own_value(run: Run
     trainer = run.start("--resume_with_changes", learning_rate="1e-9", metric_for_best_model="beside")
     assert trainer is not None and trainer.state.best_global_step == 6
     assert trainer.state.best_metric == trainer.evaluate()["eval_beside"]
+
+
+def test_a_changed_metric_finds_the_best_of_all_checkpoints(run: Run) -> None:
+    settings: dict[str, Any] = {"eval_steps": 1, "save_steps": 1, "save_total_limit": 9}
+    run.start(max_steps=4, **settings)
+    unfinish(run.out)
+    shutil.rmtree(run.out / "checkpoint-1")  # what is no longer there cannot be the best
+    path = run.out / "checkpoint-4" / "trainer_state.json"
+    state = json.loads(path.read_text("utf-8"))
+    measured = {0: 9.0, 1: 8.0, 2: 5.0, 3: 7.0, 4: 6.0}
+    for log in state["log_history"]:
+        if "eval_beside" in log:
+            log["eval_beside"] = measured[log["step"]]
+    path.write_text(json.dumps(state | {"best_global_step": 4}), encoding="utf-8")
+    trainer = run.start("--resume_with_changes", max_steps=4, **settings, metric_for_best_model="beside")
+    assert trainer is not None and (trainer.state.best_global_step, trainer.state.best_metric) == (3, 7.0)
+    _assert_equal(_weights(run), saved_weights(run.out / "checkpoint-3"))

@@ -118,6 +118,15 @@ class TextSides:
         source, _ = next(iter(self.texts.values()))
         return source.bitext.ledger if isinstance(source, BitextSide) else {}
 
+    @property
+    def unpaired(self) -> dict[str, tuple[int, int]]:
+        """Return the number of source and target sentences of each language; empty for sides of bitext."""
+        return {
+            language: (len(source), len(target))
+            for language, (source, target) in self.texts.items()
+            if self.shuffle_independently and not isinstance(source, BitextSide)
+        }
+
     def __len__(self) -> int:
         return int(self._starts[-1])
 

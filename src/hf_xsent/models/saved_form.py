@@ -18,14 +18,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from hf_xsent.errors import ModelError, RecipeError, shortened
+from hf_xsent.errors import ModelError, OutputError, RecipeError, shortened
 from hf_xsent.files import remove, write_json
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import SETTINGS, forget_last_call, load_config, quiet_loading, split_config
 from hf_xsent.models.sentence_transformer_files import write_modules, write_own_module
 from hf_xsent.runs.hub import loading_errors, read_model_file
-from hf_xsent.runs.run import RUN_FACTS, RUN_STATE_FILE
+from hf_xsent.runs.run import LACKS_FILE, RUN_FACTS, RUN_STATE_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -112,13 +112,18 @@ def check_languages(name: str, config: Any, saved: Mapping[str, Any]) -> None:
 
 
 def load_saved_weights(model: Any, folder: str | Path) -> None:
-    """Load all weights of a checkpoint into the model that was trained; raise an error if it is of another model."""
-    check_languages(str(folder), model.config, split_config(load_config(str(folder)))[1])
+    """Load all weights of a checkpoint into the model that was trained; raise an error if they do not fit."""
+    saved = split_config(load_config(str(folder)))[1]
+    check_languages(str(folder), model.config, saved)
     weights, names = saved_weights(folder), model.state_dict().keys()
     adapted = {name.replace(".base_layer.", ".") for name in names if ".base_layer." in name}  # saved merged, too
     try:
         model.load_state_dict({name: weights[name] for name in weights if name not in adapted or name in names})
     except RuntimeError as error:
+        lost = any(not name.startswith("encoder.") for name in names - weights.keys())
+        same = {*(saved.get("objectives") or ())} == {*model.config.objectives}
+        if lost and same and not (Path(folder) / HEADS_FILE).is_file():
+            raise OutputError(LACKS_FILE.format(folder, HEADS_FILE)) from error
         reason = " ".join(str(error).partition(":")[2].split())
         raise ModelError(
             f"{folder} is of another model: {shortened(reason)}: resume with the recipe of that run"

@@ -224,7 +224,7 @@ def facts_of_all(trainings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     pairs, ledger, languages = Counter[str](), Counter[str](), set[str]()
     for facts in trainings:
         pairs.update(facts["pairs"])
-        ledger.update(facts.get("ledger") or {NOT_STATED: sum(facts["pairs"].values())})
+        ledger.update(facts.get("ledger") or ({NOT_STATED: sum(facts["pairs"].values())} if facts["pairs"] else {}))
         languages.update(facts["languages"])
     stated = {} if {*ledger} == {NOT_STATED} else dict(ledger)
     return {"languages": sorted(languages), "pairs": dict(pairs), "ledger": stated}

@@ -18,6 +18,7 @@ from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
 from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
+from hf_xsent.models.sentence_transformer_files import read_json
 from hf_xsent.publishing.averaging import average_weights
 from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import check_replaceable
@@ -32,6 +33,7 @@ from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
 
+_TASK_HEADS = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification", "ForMultipleChoice")
 _SAMPLE = ("A sentence to compare.", "Ein zweiter Satz.", "第三句话。", "Третье предложение, немного длиннее.")
 _LARGEST_DIFFERENCE = {torch.float32: 1e-5, torch.float16: 2e-2, torch.bfloat16: 5e-2}  # relative; wrong pooling: 0.5
 
@@ -68,6 +70,10 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         raise ModelError(
             "the tokenizer has more pieces than the encoder has embeddings: give the model's own tokenizer"
         )
+
+    config_file = read_json(str(model), "config.json") if isinstance(model, str | Path) else {}
+    if any(name.endswith(_TASK_HEADS) for name in config_file.get("architectures") or ()):
+        logger.warning("%s is fine-tuned for a task: only its encoder is exported, without the task's layer", model)
 
     with writing(folder, folder=True) as part, _as_exported(embedder, texts):
         embedder.model.tokenizer = embedder.tokenizer

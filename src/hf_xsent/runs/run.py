@@ -28,6 +28,7 @@ BITEXT_FILE = "bitext.json"  # how many pairs were read and removed
 _REPORTS = (RECIPE_FILE, BITEXT_FILE, RESULTS, TABLE)
 _BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # metrics of a run that saved nothing, and cached features
 _SHOWN = 8  # differences in an error
+LACKS_FILE = "{} lacks {}: restore it, delete the checkpoint to resume from the one before, or give --overwrite"
 _ANOTHER_RUN = (
     "the output folder {} holds a run: continue it with --resume or replace it with --overwrite "
     "(of an AlignmentTrainer: train(resume_from_checkpoint=True) or train(overwrite=True))"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import SaveStrategy
 
 from hf_xsent.errors import OutputError
+from hf_xsent.runs.run import LACKS_FILE, checkpoints_of
 from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.model import EncoderSettings
 
@@ -42,26 +44,40 @@ def deciding_metric(arguments: TrainingArguments) -> str:
 
 
 def keep_comparable(state: TrainerState, arguments: TrainingArguments, changed: Collection[str]) -> None:
-    """Forget measurements of other dev pairs or by another pooling, length or prompt; find the best step again."""
+    """Forget measurements of other dev pairs or by another pooling, length or prompt.
+
+    Find the best step again, among those with a checkpoint, since another metric may decide now.
+    """
     measuring = settings_of(EncoderSettings)
     if any("dev" in name.split() or name.partition(".")[0] in measuring for name in changed):
         state.log_history = [
             {name: value for name, value in log.items() if not name.startswith("eval_")} for log in state.log_history
         ]
-    name, best = deciding_metric(arguments), state.best_global_step
-    measured = [log[name] for log in state.log_history if name in log and log["step"] == best]
-    state.best_metric, state.best_global_step = (measured[-1], best) if measured else (None, None)
+    name, saved = deciding_metric(arguments), {path.name for path in checkpoints_of(str(arguments.output_dir))}
+    values = {
+        log["step"]: log[name]
+        for log in state.log_history
+        if name in log and f"checkpoint-{log['step']}" in saved
+        if is_on_schedule(_state_at(log, state), arguments)
+    }
+    choose: Any = max if arguments.greater_is_better else min
+    best = choose(reversed(values), key=values.__getitem__, default=None)  # of equal ones, the latest
+    state.best_metric, state.best_global_step = values.get(best), best
+
+
+def _state_at(log: dict[str, float], state: TrainerState) -> TrainerState:
+    """Return the state at the step of a measurement."""
+    until = [each for each in state.log_history if each["step"] <= log["step"]]
+    return replace(state, global_step=int(log["step"]), epoch=log.get("epoch", 0.0), log_history=until)
 
 
 def check_complete(checkpoint: Path) -> None:
-    """Raise an error if a checkpoint lacks a state with which a run resumes; transformers starts without it."""
+    """Raise an error if a checkpoint lacks weights or a state, without which transformers would start."""
     missing = [name for name in (OPTIMIZER_NAME, SCHEDULER_NAME) if not (checkpoint / name).is_file()]
     missing += [] if [*checkpoint.glob("rng_state*.pth")] else ["rng_state.pth"]
+    missing += [] if [*checkpoint.glob("model*.safetensors")] else ["model.safetensors"]
     if missing:
-        raise OutputError(
-            f"{checkpoint} lacks {' and '.join(missing)}: restore it, delete the checkpoint to resume from the one "
-            "before, or give --overwrite"
-        )
+        raise OutputError(LACKS_FILE.format(checkpoint, " and ".join(missing)))
 
 
 @contextmanager

@@ -69,14 +69,14 @@ def settings_besides_arguments(trainer: Any) -> dict[str, Any]:
 def facts_of_trainer(trainer: Any) -> dict[str, Any]:
     """Return what a model card states of a run; of absolute paths, which may be private, only the last name."""
     recipe, bitext = settings_of_run(trainer), getattr(trainer.train_dataset, "sides", trainer.train_dataset)
-    pairs: dict[str, int] = dict(getattr(bitext, "languages", {}))
+    rows: dict[str, int] = dict(getattr(bitext, "languages", {}))
     start = str(recipe.get("model", ""))
     local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
     facts = {
         "base_model": "" if is_local(start) else start,
-        "languages": sorted({*pairs, str(recipe["target_language"])}) if pairs else [],
+        "languages": sorted({*rows, str(recipe["target_language"])}) if rows else [],
         "recipe": without_folders({key: value for key, value in recipe.items() if key not in local}),
-        "pairs": pairs,
+        "pairs": {} if getattr(bitext, "unpaired", {}) else rows,
         "ledger": dict(getattr(bitext, "ledger", {})),
         "training": _training_sentences(trainer),
         "measured": _measured_sentences(trainer),
@@ -99,7 +99,12 @@ def _training_sentences(trainer: Any) -> list[str]:
     """State the steps, and which weights are those of the model."""
     args, state = trainer.args, trainer.state
     pairs, epochs = pairs_per_step(args, len(trainer.train_dataset or ())), state.epoch or 0
-    sentences = [f"Training took {state.global_step:,} steps of {pairs:,} pairs ({epochs:.2f} epochs)."]
+    unpaired = getattr(getattr(trainer.train_dataset, "sides", trainer.train_dataset), "unpaired", {})
+    read = "unpaired sentences per side" if unpaired else "pairs"
+    sentences = [f"Training took {state.global_step:,} steps of {pairs:,} {read} ({epochs:.2f} epochs)."]
+    for language, (source, target) in unpaired.items():
+        both = f"{source:,} sentences in {language} and {target:,} in {trainer.target_language}"
+        sentences.append(f"It read {both}, which are unpaired.")
     step = state.best_global_step
     if _is_best(trainer) and step not in (None, state.global_step):
         sentences.append(f"The weights are those of step {step:,}, the best on the dev pairs.")

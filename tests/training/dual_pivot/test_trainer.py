@@ -155,6 +155,9 @@ def test_two_files_that_are_not_parallel_train(run: Run, pairs: Pairs) -> None:
     run.start(**UNSUPERVISED, data=None, unpaired=[str(file) for file in files])
     assert len(list((run.folder / "features").glob("*.npy"))) == 2
     assert json.loads((run.out / "bitext.json").read_text())[str(files[1])]["retained"] == 11
+    card = (run.out / "README.md").read_text("utf-8")
+    assert "16 sentences in und and 11 in en, which are unpaired" in card and "unpaired sentences per side" in card
+    assert "pairs (" not in card and "| sentence pairs |" not in card and "Training on pairs" not in card
 
 
 def test_a_dry_run_encodes_a_few_sentences(run: Run, caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
