@@ -354,7 +354,7 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
         _load(plain | {"qrels": {"q1": {"d1": 0}}})
     with pytest.raises(DataError, match="^the corpus is empty"):
         _load(plain | {"corpus": {}})
-    with pytest.raises(DataError, match="qrels is a mapping from the id of a query to .*, not '7'"):
+    with pytest.raises(DataError, match="qrels is a mapping from the id of a query to .*, not 7"):
         _load(plain | {"qrels": 7})
     with pytest.raises(DataError, match="^the qrels of 'q1': no _id 'd999' in the corpus: add its record"):
         _load(plain | {"qrels": {"q1": ["d999"]}})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from hf_xsent.evaluation.report import NOTE, Measurement, Report, comparison_table, task_table
@@ -68,7 +69,7 @@ class Evaluation:
         """
         from pandas import DataFrame
 
-        return DataFrame([{**self._names(report), **item} for report, items in self._items() for item in items])
+        return DataFrame([{**self._names(report), **item} for report, items in self._items for item in items])
 
     def document(self) -> Document:
         """Return a page with the table of all tasks, and of each task charts, tables by language and what fails."""
@@ -91,7 +92,7 @@ class Evaluation:
     def _failing(self, most: int, longest: int) -> dict[str, tuple[str, Table]]:
         """Return title and table of the items that fail, by task."""
         first: dict[str, dict[str, list[dict[str, Any]]]] = {}  # by task and model
-        for report, items in self._items():
+        for report, items in self._items:
             first.setdefault(report.task, {}).setdefault(self._names(report)["model"], items)
         tables = {task: failing(by_model, most, longest) for task, by_model in first.items()}
         return {task: table for task, table in tables.items() if table is not None}
@@ -110,9 +111,9 @@ class Evaluation:
         view = {name: report.settings[name] for name in _VIEW if name in report.settings}
         return {"model": self.models.get(model, model), **view, "task": report.task}
 
-    def _items(self) -> Iterator[tuple[Report, list[dict[str, Any]]]]:
-        """Yield the items of each measurement that has some."""
+    @cached_property
+    def _items(self) -> list[tuple[Report, list[dict[str, Any]]]]:
+        """The items of each measurement that has some."""
         tasks = {task.name: task for task in self.tasks}
-        for measured in self.measurements:
-            if items := [*tasks[measured.report.task].items(measured.outcomes)]:
-                yield measured.report, items
+        of_all = [(each.report, [*tasks[each.report.task].items(each.outcomes)]) for each in self.measurements]
+        return [(report, items) for report, items in of_all if items]

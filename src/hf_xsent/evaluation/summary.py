@@ -80,6 +80,9 @@ def _own_language(report: Report) -> str:
     )
 
 
+_BEYOND = 101  # the rank of a right text that is not among the 100 nearest
+
+
 def failing(items: Mapping[str, Sequence[Mapping[str, Any]]], most: int, longest: int) -> tuple[str, Table] | None:
     """Tabulate the items whose right text some model (by name) did not find first, those of the last model first.
 
@@ -95,9 +98,6 @@ def failing(items: Mapping[str, Sequence[Mapping[str, Any]]], most: int, longest
     first = f", the first {most}" if len(rows) > most else ""
     title = f"{len(rows):,} of {len(next(iter(items.values()))):,} texts for which not the right one was found first"
     return (f"{title}{first}", Table([*names, *(f"{name} finds" for name in items)], cells)) if rows else None
-
-
-_BEYOND = 101  # the 100 nearest
 
 
 def _found(item: Mapping[str, Any], longest: int) -> str:

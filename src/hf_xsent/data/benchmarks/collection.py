@@ -141,12 +141,15 @@ def _judgements(qrels: Any) -> Iterator[tuple[Any, Any, Any]]:
             scores = ids if isinstance(ids, Mapping) else dict.fromkeys(ids, 1)
             yield from ((query, document, score) for document, score in scores.items())
         return
-    for record in records_of(qrels, "test", "the qrels, record") if is_in_memory(qrels) else [{str(qrels): None}]:
+    forms = (
+        "qrels is a mapping from the id of a query to those of its documents, or records with "
+        f"{' and '.join(_COLUMNS)}, and perhaps score"
+    )
+    if not is_in_memory(qrels):
+        raise DataError(f"{forms}, not {shortened(qrels)}")
+    for record in records_of(qrels, "test", "the qrels, record"):
         if not {*_COLUMNS} <= {*record}:
-            raise DataError(
-                f"qrels is a mapping from the id of a query to those of its documents, or records with "
-                f"{' and '.join(_COLUMNS)}, and perhaps score, not {shortened(', '.join(record))}"
-            )
+            raise DataError(f"{forms}, not {shortened(', '.join(record))}")
         query, document = (record[name] for name in _COLUMNS)
         yield query, document, record.get("score", 1)
 
@@ -182,12 +185,11 @@ def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
     for number, record in json_lines(path):
         place, values = _place(path, number), record if isinstance(record, dict) else {}
         for key, kind in _KINDS.items():
-            if key not in values and kind != _KINDS["title"]:
+            if isinstance(values.get(key), kind):
+                continue
+            if key not in values:
                 raise DataError(f"{place}: no field {key}: rename the one that has it (it has {', '.join(values)})")
-            if not isinstance(values.get(key), kind):
-                raise DataError(
-                    f"{place}: {key} is {shortened(values[key])}, not a text: fill it, or remove the record"
-                )
+            raise DataError(f"{place}: {key} is {shortened(values[key])}, not a text: fill it, or remove the record")
         name, text, title = (values.get(key) for key in _KINDS)
         own = values.get(language_column(values) or "")
         code = _language(place, own if own and own == own else NOT_STATED)  # not NaN
