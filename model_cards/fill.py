@@ -14,6 +14,7 @@ from hf_xsent.evaluation.report import read_reports
 from hf_xsent.models import METHODS
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
+from hf_xsent.publishing.facts import ModelFacts, Stage
 from hf_xsent.publishing.model_card import render_card
 from hf_xsent.settings.recipes import recipe_file
 
@@ -32,7 +33,6 @@ def filled(name: str, published: dict[str, Any]) -> str:
         "*Results* are the paper's."
     )
     title = f"The recipe `{published['recipe']}`"
-    facts = _facts(name, published) | {"note": note, "recipe_title": title}
     tables = [
         EvaluationTable(
             title=f"{benchmark['title']} (**the paper's figures, not measured here**)",
@@ -41,25 +41,29 @@ def filled(name: str, published: dict[str, Any]) -> str:
         )
         for benchmark in published["tables"]
     ]
-    return str(render_card(facts, tables))
+    facts, encoding, more = _parts(published)
+    return str(render_card(facts, encoding, name, tables, note=note, recipe_title=title, **more))
 
 
 def measured(name: str, trained: dict[str, Any]) -> str:
     """Render the card of a model that was trained here: its recipe and its measured results."""
     note = f"**The weights are not published**: `docs/train_a_strong_model.md` has the commands that write `{name}`."
-    facts = _facts(name, trained) | {"note": note}
     path = RESULTS / trained["results"]
     of_all = [report.settings for report in read_reports(path)]
     fingerprints = {settings["model_fingerprint"] for settings in of_all if settings["model"] == trained["model"]}
-    return str(render_card(facts, tabulate(read_results([path], fingerprints), facts)))
+    facts, encoding, more = _parts(trained)
+    tables = tabulate(read_results([path], fingerprints), encoding)
+    return str(render_card(facts, encoding, name, tables, note=note, **more))
 
 
-def _facts(name: str, stated: dict[str, Any]) -> dict[str, Any]:
-    """Return what is stated of a model, its recipe, and how the recipe's model encodes."""
+def _parts(stated: dict[str, Any]) -> tuple[ModelFacts, dict[str, Any], dict[str, Any]]:
+    """Return the facts that are stated of a model, how its recipe encodes, and sentences on its training."""
     recipe = yaml.safe_load(recipe_file(stated["recipe"]).read_text("utf-8"))
     pooling = recipe.get("pooling") or METHODS[recipe["method"]][0]().pooling
-    facts = {"name": name, "repository": name, "base_model": recipe.get("model"), "pooling": pooling}
-    return ENCODING | facts | {"max_length": recipe["max_length"]} | stated | {"recipe": recipe}
+    stated = {"base_model": recipe.get("model"), "license": ""} | stated
+    facts = ModelFacts([Stage(recipe)], **{name: stated[name] for name in ("languages", "base_model", "license")})
+    encoding = ENCODING | {"pooling": pooling, "max_length": recipe["max_length"]} | stated
+    return facts, encoding, {"sentences_of_training": stated.get("training", [])}
 
 
 def cards() -> dict[str, str]:

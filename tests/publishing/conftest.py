@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from card_facts import STORED
+from card_facts import FACTS
 from local_hub import TOKEN, LocalHub, command_at, environment_of
 from transformers import AutoTokenizer
 
@@ -23,7 +23,7 @@ def exported(encoder_folders: dict[str, Path], tmp_path: Path) -> Path:
     model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["xlm-roberta"]), pooling="mean", max_length=16)
     tokenizer = AutoTokenizer.from_pretrained(encoder_folders["xlm-roberta"])
     folder = export_sentence_transformer(model.eval(), tmp_path / "exported", tokenizer, verify=False)
-    write_card(folder, STORED, compose_card(folder, STORED, "org/dap-tiny"))
+    write_card(folder, FACTS, compose_card(folder, FACTS, "org/dap-tiny"))
     return folder
 
 

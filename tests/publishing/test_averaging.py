@@ -14,6 +14,7 @@ from hf_xsent import SentenceEmbedder, export_sentence_transformer, pretrain
 from hf_xsent.errors import ModelError
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
+from hf_xsent.publishing.facts import ModelFacts, Stage
 from hf_xsent.publishing.model_card import facts_of_mean
 
 
@@ -160,15 +161,18 @@ def test_the_card_of_an_average_counts_the_pairs_of_all_models(
             start, tmp_path / "mean", average=others, max_length=16, verify=False, overwrite=True
         )
         card = (folder / "README.md").read_text("utf-8")
-        assert "| origin not stated, CC0 | 8 |\n| origin not stated, CC-BY-NC-4.0 | 8 |" in card
-        assert "| de | 8 |\n| fr | 8 |" in card
+        assert "| origin not stated, CC-BY-NC-4.0 | 8 |\n| origin not stated, CC0 | 8 |" in card
+        assert "| fr | 8 |\n| de | 8 |" in card
         assert "Languages: de, en, fr." in card
         assert "Recipe and steps are those of first" in card
 
 
-def test_runs_of_a_study_are_named_by_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_a_study_are_named_by_what_differs(tmp_path: Path) -> None:
     folders = [str(tmp_path / "runs" / name / "training") for name in "ab"]
-    facts = {"recipe": "r", "pairs": {"de": 1}, "languages": ["de"], "training": []}
-    monkeypatch.setattr("hf_xsent.publishing.model_card.facts_of_run", lambda folder: dict(facts))
-    (mean,) = facts_of_mean(folders)["training"]
+    for folder in folders:
+        Path(folder).mkdir(parents=True)
+        ModelFacts(stages=[Stage(recipe={"method": "dap"}, pairs={"de": 1})], languages=["de"]).write(folder)
+    facts = facts_of_mean(folders)
+    (mean,) = facts.sentences()
+    assert facts.pairs == {"de": 2}
     assert "the mean of those of a/training, b/training. Recipe and steps are those of a/training;" in mean

@@ -16,11 +16,10 @@ from transformers import TrainingArguments
 from hf_xsent import AlignmentTrainer, SentenceEmbedder, export_sentence_transformer, load_bitext
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError, RecipeError
-from hf_xsent.files import write_json
 from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
+from hf_xsent.publishing.facts import ModelFacts
 from hf_xsent.publishing.language_subspace import TEXTS, read_texts
-from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.training.retention import average_with_start, starting_weights
 
 TEXTS_OF = {
@@ -124,10 +123,10 @@ def test_results_of_a_run_are_not_those_of_its_export_without_language(
     exported: Path, tmp_path: Path, files: list[str]
 ) -> None:
     """Nor if an export of the run is exported again."""
-    write_json(exported / "training.json", {"name": "mine", "exported_from": "the run"})
+    ModelFacts(name="mine", exported_from="the run").write(exported)
     again = export_sentence_transformer(exported, tmp_path / "out", remove_language=files)
-    assert facts_of_run(again)["exported_from"] == ""
-    assert facts_of_run(export_sentence_transformer(exported, tmp_path / "same"))["exported_from"] != "the run"
+    assert ModelFacts.read(again).exported_from == ""
+    assert ModelFacts.read(export_sentence_transformer(exported, tmp_path / "same")).exported_from != "the run"
 
 
 @pytest.mark.slow

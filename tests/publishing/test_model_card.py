@@ -14,7 +14,8 @@ import huggingface_hub
 import numpy as np
 import pytest
 import yaml
-from card_facts import card_facts
+from card_facts import ENCODING as CARD_ENCODING
+from card_facts import rendered
 from huggingface_hub import ModelCard
 from transformers import AutoTokenizer
 
@@ -26,8 +27,9 @@ from hf_xsent.evaluation.report import Report
 from hf_xsent.files import write_json
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
 from hf_xsent.publishing.export_folder import encoding_facts
+from hf_xsent.publishing.facts import ModelFacts, Stage
 from hf_xsent.publishing.hub import check_card, plan_upload
-from hf_xsent.publishing.model_card import _method, add_facts, facts_of_run, render_card
+from hf_xsent.publishing.model_card import _method, add_facts, render_card
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.origin import Origin
 
@@ -72,14 +74,9 @@ def trained(exported: Path) -> Path:
         },
         "data": ["de=pairs.tsv", "nb=train/nb-en.tsv"],
     }
-    facts = {
-        "base_model": "FacebookAI/xlm-roberta-base",
-        "languages": ["de", "en", "nb"],
-        "recipe": recipe,
-        "pairs": {"de": 1200, "nb": 34},
-        "training": ["Training took 8 steps (1.50 epochs)."],
-    }
-    write_json(exported / "training.json", facts)
+    stage = Stage(recipe=recipe, pairs={"de": 1200, "nb": 34}, steps=8, epochs=1.5, read_per_step=4)
+    languages = ["de", "en", "nb"]
+    ModelFacts(stages=[stage], languages=languages, base_model="FacebookAI/xlm-roberta-base").write(exported)
     return exported
 
 
@@ -106,7 +103,7 @@ def test_a_card_states_the_facts_of_the_run_and_the_evaluation(trained: Path, re
     for expected in (
         "| deu | 10 | 90.00 | 80.00 | 85.00 |",
         "| de | 1,200 |",
-        "8 steps (1.50 epochs)",
+        "8 steps of 4 pairs (1.50 epochs)",
         'SentenceTransformer("org/mine")',
         "An embedding is the mean over the tokens",
         "de=pairs.tsv",
@@ -151,17 +148,16 @@ def test_results_are_published_under_the_name_of_their_data(tmp_path: Path, monk
 
 
 def test_the_examples_of_a_card_are_in_its_languages(exported: Path) -> None:
-    facts = facts_of_run(exported) | {"languages": ["en", "tr", "sw"], "name": "mine", "repository": "org/mine"}
-    card = str(render_card(facts | encoding_facts(exported)))
+    facts = replace(ModelFacts.read(exported), languages=["en", "tr", "sw"])
+    card = str(render_card(facts, encoding_facts(exported), "org/mine"))
     assert "Prag treni" in card and "Mbwa analala" in card and "Der Zug" not in card and "mine news.tr.txt" in card
 
 
 def test_the_card_of_an_encoder_of_the_hub_names_it(exported: Path, tmp_path: Path) -> None:
     """Also after trimming, whose facts go with the encoder."""
     model = DapForSentenceEmbedding.from_pretrained(exported)
-    model.encoder.origin = Origin(
-        "org/encoder", facts={"languages": ["de"], "vocabulary": "The vocabulary was trimmed."}
-    )
+    facts = ModelFacts(languages=["de"], vocabulary="The vocabulary was trimmed.")
+    model.encoder.origin = Origin("org/encoder", facts=facts)
     card = (export_sentence_transformer(model, tmp_path / "out", verify=False) / "README.md").read_text("utf-8")
     assert "It started from [org/encoder]" in card and "Languages: de.\nThe vocabulary was trimmed.\n" in card
 
@@ -169,18 +165,18 @@ def test_the_card_of_an_encoder_of_the_hub_names_it(exported: Path, tmp_path: Pa
 @pytest.mark.parametrize("settings", [1.0, {"weight": 0.5, "temperature": 0.02}])
 def test_a_card_of_ranking_alone_names_translation_ranking(settings: Any) -> None:
     recipe = {"method": "alignment", "objectives": {"translation_ranking": settings}}
-    text = str(render_card(card_facts(recipe=recipe)))
+    text = rendered(recipe)
     assert "It was trained by translation ranking" in text and "feng2022labse" in text
     assert "contrasted with the others on its side" not in text
     mixed = {"method": "alignment", "objectives": {"translation_ranking": settings, "distillation": 1.0}}
-    assert "It was trained with the objectives in the recipe" in str(render_card(card_facts(recipe=mixed)))
+    assert "It was trained with the objectives in the recipe" in rendered(mixed)
 
 
 def test_a_card_says_which_negatives_the_model_had_and_that_it_needs_no_prefix() -> None:
     recipe = {"method": "alignment", "objectives": {"translation_ranking": {"own_side": True}}}
-    text = str(render_card(card_facts(recipe=recipe)))
+    text = rendered(recipe)
     assert "contrasted with the others on its side" in text and "They need no prefix" in text
-    assert "They need no prefix" not in str(render_card(card_facts(recipe=recipe, prompted=True)))
+    assert "They need no prefix" not in rendered(recipe, prompted=True)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -200,7 +196,7 @@ def test_every_task_of_evaluate_has_a_table(task: str, tmp_path: Path) -> None:
     assert table.title.endswith(f", 2 language{' pair' * of_pairs}s") and table.note == "protocol. pooling cls."
     on_the_hub = task in ("mixed_pool", "retrieval", "tatoeba", "pairs", "sts17", "sts22")
     assert (table.result.metric_value == 71.23) if on_the_hub else (table.result is None)
-    assert "71.23" in str(render_card(card_facts(), [table]))
+    assert "71.23" in rendered(tables=[table])
 
 
 @pytest.mark.parametrize("task", ["pairs", "xsim", "language_probe", "retrieval", "word_alignment"])
@@ -446,12 +442,13 @@ def test_masked_language_modelling_alone_is_not_called_alignment() -> None:
 
 
 def test_files_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
-    assert facts_of_run(tmp_path) == {}
+    assert ModelFacts.read(tmp_path) == ModelFacts()
     with pytest.raises(DataError, match="no such file: .*none.json: write results with hf-xsent evaluate"):
         read_results([tmp_path / "none.json"], {"fingerprint"})
-    (tmp_path / "training.json").write_text("{", "utf-8")
-    with pytest.raises(ModelError, match="has no readable training.json"):
-        facts_of_run(tmp_path)
+    for content in ("{", '{"steps": 3}'):
+        (tmp_path / "training.json").write_text(content, "utf-8")
+        with pytest.raises(ModelError, match="has no readable training.json"):
+            ModelFacts.read(tmp_path)
     for content in ("{", "{}", '{"runs": [{"task": "tatoeba"}]}'):
         (tmp_path / "results.json").write_text(content, "utf-8")
         with pytest.raises(OutputError, match="holds no results of hf-xsent evaluate"):
@@ -571,11 +568,11 @@ def test_results_of_a_plain_encoder_are_those_of_its_export(
 
 
 def test_a_name_with_spaces_is_one_word_of_the_command_of_a_card() -> None:
-    assert "--model 'my export' --output" in str(render_card(card_facts(repository="my export")))
+    assert "--model 'my export' --output" in rendered(repository="my export")
 
 
 def test_the_card_of_a_mix_of_layers_names_a_linear_map_only_if_it_has_one() -> None:
-    cards = [str(render_card(card_facts(pooling="sum", layer=None, linear_map=mapped))) for mapped in (False, True)]
+    cards = [rendered(pooling="sum", layer=None, linear_map=mapped) for mapped in (False, True)]
     assert ["followed by a linear map" in card for card in cards] == [False, True]
 
 
@@ -606,7 +603,7 @@ def test_results_of_other_dimensions_are_not_those_of_the_export(
     export_sentence_transformer(exported, part, dim=8, verify=False)
     with pytest.raises(DataError, match=r"has results with \d+ dimensions, but this model has 8: evaluate the folder"):
         add_facts(part, [results], {})
-    assert len(add_facts(exported, [results], {})["results"]) == 1
+    assert len(add_facts(exported, [results], {}).results) == 1
     assert "results were measured with 6 tokens of a text" in caplog.text
 
 
@@ -648,3 +645,12 @@ def test_the_hub_takes_the_metadata_of_every_card(at_the_hub, exported: Path, re
     assert at_the_hub(code).returncode != 0
     refused = at_the_hub(("publish", str(exported), "org/dap-tiny"))
     assert refused.returncode == 2 and "Invalid metadata in README.md" in refused.stderr
+
+
+def test_a_card_states_the_unpaired_text_of_every_stage() -> None:
+    first = Stage({"target_language": "en"}, ["de", "en"], steps=2, read_per_step=8, unpaired={"de": (1600, 11)})
+    second = Stage({"target_language": "en"}, ["fr", "en"], "first", steps=3, read_per_step=4, pairs={"fr": 12})
+    card = str(render_card(ModelFacts([first, second]), CARD_ENCODING, "org/mine"))
+    assert "Training took 3 steps of 4 pairs (0.00 epochs).\nIt continued the training of first: pairs and" in card
+    assert "\nAnother of its trainings read 1,600 sentences in de and 11 in en, which are unpaired.\n" in card
+    assert "| fr | 12 |\n" in card and "Training can make answers" in card

@@ -25,6 +25,7 @@ from hf_xsent import SentenceEmbedder, export_sentence_transformer
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
+from hf_xsent.publishing.facts import ModelFacts, Stage
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
 from hf_xsent.publishing.vocabulary_trimming import choose_pieces, trim_vocabulary, word_shares
 
@@ -216,14 +217,14 @@ def test_the_command_reports_the_size(
     for language in ("de", "fr"):
         (tmp_path / f"{language}.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), "utf-8")
     model = shutil.copytree(encoder_folders["bert"], tmp_path / "run")
-    facts = {"recipe": {"method": "dap"}, "languages": ["de", "en", "fr"], "training": ["Training took 8 steps."]}
-    (model / "training.json").write_text(json.dumps(facts), "utf-8")
+    stage = Stage(recipe={"method": "dap"}, steps=8, read_per_step=4, epochs=2)
+    ModelFacts(stages=[stage], languages=["de", "en", "fr"]).write(model)
     command = ["trim-vocab", str(model), "-o", str(tmp_path / "out"), "--pieces", "150"]
     command += ["--data", f"{tmp_path}/{{language}}.tsv", "--cache_dir", str(tmp_path / "cache")]
     assert main([*command, "--languages", "de"]) == 0
     assert "pieces per word" in capsys.readouterr().out
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
-    assert "Languages: de, en.\nTraining took 8 steps.\nThe vocabulary was trimmed to " in card
+    assert "Languages: de, en.\nTraining took 8 steps of 4 pairs (2.00 epochs).\nThe vocabulary was trimmed to " in card
     assert "word pieces, by texts in de, en." in card
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) <= 150
     assert main([*command, "--languages", "de", "sw", "--overwrite"]) == 2

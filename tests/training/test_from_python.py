@@ -32,8 +32,8 @@ from hf_xsent import (
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError, Interrupted, ModelError, OutputError, RecipeError
 from hf_xsent.models.loading import load_config
+from hf_xsent.publishing.facts import ModelFacts
 from hf_xsent.publishing.hub import plan_upload
-from hf_xsent.publishing.model_card import facts_of_run
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.run import RunState
 from sentence_transformers import SentenceTransformer
@@ -158,14 +158,14 @@ def test_a_model_that_was_trained_again_is_not_exported_as_its_earlier_run(
         str(tmp_path / "again"), max_steps=1, use_cpu=True, report_to="none", save_strategy="no"
     )  # fmt: skip
     first = export_sentence_transformer(trainer.model, tmp_path / "first")
-    assert facts_of_run(first)["exported_from"] == identify_model(str(tmp_path / "run"))
+    assert ModelFacts.read(first).exported_from == identify_model(str(tmp_path / "run"))
     with torch.no_grad():  # as a loop of one's own, or another trainer
         next(trainer.model.encoder.parameters()).mul_(1.1)
     changed = export_sentence_transformer(trainer.model, tmp_path / "changed")
-    assert facts_of_run(changed)["exported_from"] == ""  # so that results of the run are not published as its own
+    assert ModelFacts.read(changed).exported_from == ""  # so that results of the run are not published as its own
     AlignmentTrainer(trainer.model, again, pairs).train()
-    facts = facts_of_run(export_sentence_transformer(trainer.model, tmp_path / "second"))
-    assert facts["exported_from"] == "" and facts["pairs"] == {"und": 32}
+    facts = ModelFacts.read(export_sentence_transformer(trainer.model, tmp_path / "second"))
+    assert facts.exported_from == "" and facts.pairs == {"und": 32}
 
 
 def test_pairs_whose_sides_are_stated_as_one_language_are_refused(
@@ -262,13 +262,13 @@ def test_the_trainer_of_pretrain_continues_or_replaces_its_run(
     assert "It continued the training of" not in (tmp_path / "out/README.md").read_text("utf-8")
     trainer.args.learning_rate = 5e-5  # the default
     trainer.train(overwrite=True)
-    assert facts_of_run(tmp_path / "out")["pairs"] == {"de": 16}
+    assert ModelFacts.read(tmp_path / "out").pairs == {"de": 16}
     recipe = yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text("utf-8"))
     assert not {"learning_rate", "model"} & {*recipe}, "no folder holds the weights that it started from"
     trainer.args.max_steps = 4
     trainer.train(resume_from_checkpoint=True, allow_changes=True)
     assert RunState.read(tmp_path / "out").finished_at_step == 4
-    assert facts_of_run(tmp_path / "out")["pairs"] == {"de": 16}, "the same pairs"
+    assert ModelFacts.read(tmp_path / "out").pairs == {"de": 16}, "the same pairs"
 
 
 def test_a_sentence_transformer_trains_in_stages(
@@ -284,8 +284,8 @@ def test_a_sentence_transformer_trains_in_stages(
         trainer.train()
         equal = {name for name, weight in model.named_parameters() if torch.equal(weight, before[name])}
         assert any(".layer.1.output.dense.weight" in name for name in equal) is (layers == 2)
-    assert facts_of_run(tmp_path / "start-1")["pairs"] == facts_of_run(tmp_path / "0")["pairs"] == {"de": 16}
-    assert facts_of_run(tmp_path / "1")["pairs"] == {"de": 32}
+    assert ModelFacts.read(tmp_path / "start-1").pairs == ModelFacts.read(tmp_path / "0").pairs == {"de": 16}
+    assert ModelFacts.read(tmp_path / "1").pairs == {"de": 32}
 
 
 def test_the_target_language_is_that_of_the_bitext(
@@ -293,7 +293,7 @@ def test_the_target_language_is_that_of_the_bitext(
 ) -> None:
     bitext = load_bitext({"de": pairs}, target_language="fr", cleaning=None, cache_dir=tmp_path / "cache")
     _train(encoder_folders["bert"], tmp_path / "out", bitext[:8])
-    assert facts_of_run(tmp_path / "out")["languages"] == ["de", "fr"]
+    assert ModelFacts.read(tmp_path / "out").languages == ["de", "fr"]
     assert yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text("utf-8"))["target_language"] == "fr"
 
 
@@ -369,9 +369,9 @@ def test_an_export_states_the_run_that_saved_nothing(
     arguments = _arguments(tmp_path / "run", save_strategy="no")
     trainer = _trainer(encoder_folders["bert"], arguments, {"de": pairs}, encoder_layers=1)
     trainer.train()
-    facts = facts_of_run(export_sentence_transformer(trainer, tmp_path / "out", verify=False))
-    assert facts["pairs"] == {"de": 16} and facts["training"][0].startswith("Training took 2 steps")
-    assert facts["recipe"]["encoder_layers"] == 1 and facts["exported_from"] == ""
+    facts = ModelFacts.read(export_sentence_transformer(trainer, tmp_path / "out", verify=False))
+    assert facts.pairs == {"de": 16} and facts.sentences()[0].startswith("Training took 2 steps")
+    assert facts.recipe["encoder_layers"] == 1 and facts.exported_from == ""
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert "| de | 16 |" in card and "Training took 2 steps" in card
 

@@ -18,7 +18,7 @@ from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
 from hf_xsent.models.saved_form import saved_weights
-from hf_xsent.publishing.model_card import facts_of_run
+from hf_xsent.publishing.facts import ModelFacts
 from hf_xsent.training.pretrain import pretrain
 
 
@@ -384,7 +384,7 @@ def test_a_batch_of_more_pairs_than_there_are_has_these_alone(run: Run, caplog: 
     for batch, accumulated, pairs in ((64, 1, 12), (8, 2, 8), (4, 2, 8)):
         settings = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulated, "max_steps": 1}
         run.start("--overwrite", **settings)
-        assert facts_of_run(run.out)["training"][0].startswith(f"Training took 1 steps of {pairs} pairs")
+        assert ModelFacts.read(run.out).sentences()[0].startswith(f"Training took 1 steps of {pairs} pairs")
 
 
 # Masked language modelling alone

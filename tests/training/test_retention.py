@@ -15,7 +15,7 @@ from hf_xsent.errors import OutputError, RecipeError, TrainingError
 from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.saved_form import saved_weights
-from hf_xsent.publishing.model_card import facts_of_run
+from hf_xsent.publishing.facts import ModelFacts
 from hf_xsent.runs.run import RunState
 from hf_xsent.training import retention
 from hf_xsent.training.retention import SHARES, starting_weights
@@ -43,7 +43,7 @@ def test_a_run_states_what_it_lost_and_ends_with_an_error_if_that_is_too_much(ru
     scores += [80.0, 78.5, 80.0, 78.5]  # no further ones: the last run is not trained again
     run.start(retention="benchmarks", largest_drop=2, **SHORT)
     sentence = "The score within languages was 80.00 before training and is 78.50 after it."
-    assert sentence in facts_of_run(run.out)["measured"] and sentence in (run.out / "README.md").read_text("utf-8")
+    assert sentence in ModelFacts.read(run.out).sentences() and sentence in (run.out / "README.md").read_text("utf-8")
     with pytest.raises(TrainingError, match="fell from 80.00 to 78.50, more than largest_drop 1: the run is saved in"):
         run.start("--overwrite", retention="benchmarks", largest_drop=1, **SHORT)
     state = RunState.read(run.out)
@@ -86,7 +86,8 @@ def test_the_share_with_the_highest_sum_of_both_scores_is_chosen(
     for name, weight in saved_weights(run.out).items():
         expected = trained[name].lerp(start[name.removeprefix("encoder.")], 0.3)
         torch.testing.assert_close(weight, expected, atol=1e-6, rtol=1e-5, msg=name)
-    assert "The weights are averaged with those of the start, whose share is 0.3." in facts_of_run(run.out)["training"]
+    said = ModelFacts.read(run.out).sentences()
+    assert "The weights are averaged with those of the start, whose share is 0.3." in said
 
 
 def test_choosing_a_share_leaves_all_trained_weights_as_they_were(encoder_folders: dict[str, Path]) -> None:

@@ -7,7 +7,6 @@ import logging
 import os
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,18 +15,16 @@ from typing import Any
 import yaml
 from huggingface_hub import ModelCard, ModelCardData
 
-from hf_xsent.data.bitext import NOT_STATED
 from hf_xsent.data.languages import find_language, language_of_tag
 from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.opened import short_names
 from hf_xsent.evaluation.report import Report
-from hf_xsent.files import digest, is_local, write_json, write_text
-from hf_xsent.models.sentence_transformer_files import read_json
+from hf_xsent.files import digest, is_local, write_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
 from hf_xsent.publishing.export_folder import encoding_facts
+from hf_xsent.publishing.facts import ModelFacts, without_folders
 from hf_xsent.publishing.runtimes import resource, runtimes_of, runtimes_table
 from hf_xsent.runs.identity import identify_model
-from hf_xsent.runs.run import RUN_FACTS
 
 logger = logging.getLogger(__name__)
 
@@ -43,46 +40,60 @@ _SIGNATURE = "\n<!-- Written by hf-xsent from training.json ({}); publish never 
 _TAGS = ["feature-extraction", "sentence-similarity", "cross-lingual", "bitext-mining", "hf-xsent"]
 
 
-def render_card(facts: Mapping[str, Any], tables: Sequence[EvaluationTable] = ()) -> ModelCard:
-    """Render the card of a model from its name, its repository, the facts that it stores, and those of its encoding."""
-    folder, recipe = facts["repository"].rsplit("/", 1)[-1], facts.get("recipe") or {}
+def render_card(
+    facts: ModelFacts,
+    encoding: Mapping[str, Any],
+    repository: str,
+    tables: Sequence[EvaluationTable] = (),
+    **more: Any,
+) -> ModelCard:
+    """Render the card of a model from what is known of it and how it encodes (``encoding_facts``).
+
+    ``more`` are a ``note``, a ``recipe_title`` and ``sentences`` in place of those of the facts.
+    """
+    folder, recipe, plain = repository.rsplit("/", 1)[-1], dict(facts.recipe), encoding["plain"]
+    languages = [*dict.fromkeys(filter(None, map(hub_language, facts.languages)))]
+    name = facts.name or folder
     data = ModelCardData(
-        language=[*dict.fromkeys(filter(None, map(hub_language, facts.get("languages", ()))))] or None,
-        license=facts.get("license"),
-        library_name="sentence-transformers" if facts["plain"] else "transformers",
+        language=languages or None,
+        license=facts.license or None,
+        library_name="sentence-transformers" if plain else "transformers",
         pipeline_tag="sentence-similarity",
-        tags=["sentence-transformers", *_TAGS] if facts["plain"] else _TAGS,
-        base_model=facts.get("base_model"),
-        datasets=facts.get("datasets"),
-        model_name=facts["name"],
+        tags=["sentence-transformers", *_TAGS] if plain else _TAGS,
+        base_model=facts.base_model or None,
+        datasets=[*facts.datasets] or None,
+        model_name=name,
         eval_results=[table.result for table in tables if table.result is not None] or None,
     )
     examples: dict[str, list[str]] = yaml.safe_load(resource("example_sentences.yaml"))
-    first, *others = [code for code in map(hub_language, facts.get("languages", ())) if code in examples] or [
-        "de",
-        "fr",
-    ]
+    first, *others = [code for code in languages if code in examples] or ["de", "fr"]
     shown = {
         "sentences": json.dumps(
             ["The train to Prague leaves at eight o'clock.", examples[first][0]], ensure_ascii=False
         ),
         "first_language": first,
-        "model_in_shell": shlex.quote(facts["repository"]),
+        "model_in_shell": shlex.quote(repository),
         "documents": [examples[first][0], *(examples[code][1] for code in others[:2])],
         "tables": tables,
         "method": _method(recipe),
-        "pooling_in_words": _POOLING_WORDS[facts["pooling"]],
+        "pooling_in_words": _POOLING_WORDS[encoding["pooling"]],
         "folder": folder,
+        "name": name,
+        "repository": repository,
         "snippets": [
-            (runtime.title, file, runtime.language, runtime.code(facts, file, folder, facts["repository"]))
-            for runtime in runtimes_of(facts)[1:]
+            (runtime.title, file, runtime.language, runtime.code(encoding, file, folder, repository))
+            for runtime in runtimes_of(encoding)[1:]
             for file in runtime.files
-            if file in ("model.safetensors", *facts["files"])
+            if file in ("model.safetensors", *encoding["files"])
         ],
-        "runtimes_table": runtimes_table(facts["opened"]).markdown() if facts["opened"] else "",
+        "runtimes_table": runtimes_table(encoding["opened"]).markdown() if encoding["opened"] else "",
         "recipe": recipe and yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=120).rstrip(),
+        "sentences_of_training": facts.sentences(),
+        "facts": facts,
     }
-    return ModelCard.from_template(data, template_str=resource("model_card_template.md"), **{**facts, **shown})
+    return ModelCard.from_template(
+        data, template_str=resource("model_card_template.md"), **{**encoding, **shown, **more}
+    )
 
 
 def _method(recipe: Mapping[str, Any]) -> dict[str, str]:
@@ -108,20 +119,19 @@ def hub_language(code: str) -> str:
     return find_language(code).code.replace("und", "")
 
 
-def compose_card(folder: str | Path, facts: Mapping[str, Any], repository: str) -> str:
+def compose_card(folder: str | Path, facts: ModelFacts, repository: str) -> str:
     """Return the text of the card of a saved model, from its facts and the files that state how it encodes.
 
     ``repository`` is its id on the Hub or, before it is published, the name of its folder.
     """
-    encoding, name = encoding_facts(folder), repository.rsplit("/", 1)[-1]
-    tables = tabulate(_reports(facts), encoding, str(facts.get("recipe", {}).get("model", "")))
-    stored = {"name": name, "repository": repository} | {key: fact for key, fact in facts.items() if fact}
-    return _signed(f"{render_card(stored | encoding, tables)}\n")
+    encoding, reports = encoding_facts(folder), [Report(**result) for result in facts.results]
+    tables = tabulate(reports, encoding, str(facts.recipe.get("model", "")))
+    return _signed(f"{render_card(facts, encoding, repository, tables)}\n")
 
 
-def write_card(folder: str | Path, facts: Mapping[str, Any], card: str) -> None:
+def write_card(folder: str | Path, facts: ModelFacts, card: str) -> None:
     """Write the facts of a saved model, and the card that states them, into its folder."""
-    write_json(Path(folder) / RUN_FACTS, facts)
+    facts.write(folder)
     write_text(Path(folder) / "README.md", card)
 
 
@@ -134,19 +144,15 @@ def is_generated(card: str) -> bool:
     return card == _signed(card.rpartition(_SIGNATURE.partition("{")[0])[0])
 
 
-def _reports(facts: Mapping[str, Any]) -> list[Report]:
-    return [Report(**result) for result in facts.get("results", ())]
-
-
 def _signed(text: str) -> str:
     return text + _SIGNATURE.format(digest(text))
 
 
-def add_facts(folder: str | Path, results: Iterable[str | Path] | None, stated: Mapping[str, Any]) -> dict[str, Any]:
+def add_facts(folder: str | Path, results: Iterable[str | Path] | None, stated: Mapping[str, Any]) -> ModelFacts:
     """Return the facts of an export with results of evaluations and what the user states, which replace the earlier."""
-    facts = facts_of_run(folder)
+    facts = ModelFacts.read(folder)
     if results is not None:
-        fingerprints = {identify_model(str(folder)), str(facts.get("exported_from"))}
+        fingerprints = {identify_model(str(folder)), facts.exported_from}
         encoding = encoding_facts(folder)
         last = _last_of_each_data(read_results(results, fingerprints, encoding["dimensions"]))
         for length in {report.settings.get("max_length", encoding["max_length"]) for report in last}:
@@ -155,8 +161,8 @@ def add_facts(folder: str | Path, results: Iterable[str | Path] | None, stated: 
                     "results were measured with %d tokens of a text, but %s reads %d: evaluate with max_length %d",
                     *(length, folder, encoding["max_length"], encoding["max_length"]),
                 )
-        facts["results"] = [without_folders(asdict(report)) for report in last]
-    return facts | stated_facts(stated)
+        facts = replace(facts, results=[without_folders(asdict(report)) for report in last])
+    return replace(facts, **stated_facts(stated))
 
 
 def _last_of_each_data(reports: Iterable[Report]) -> list[Report]:
@@ -177,25 +183,11 @@ def _last_of_each_data(reports: Iterable[Report]) -> list[Report]:
 
 def stated_facts(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts that a user states; of the folder of an encoder that is not on the Hub, its name."""
-    plain = {name: value for name, value in stated.items() if value is not None and name != "base_model"}
-    facts = without_folders(plain)
+    facts = {name: without_folders(value) for name, value in stated.items() if value is not None}
     if start := stated.get("base_model"):
         local = is_local(start)
         facts |= {"base_model": "" if local else start, "local_start": Path(start).resolve().name if local else ""}
-    return dict(facts)
-
-
-def without_folders(value: Any) -> Any:
-    """Reduce absolute paths, which may be private, to their last name.
-
-    >>> without_folders({"data": ["de=/home/me/a.de, /home/me/a.en"], "model": "/models/e5", "dev": "dev/de.tsv"})
-    {'data': ['de=a.de, a.en'], 'model': 'e5', 'dev': 'dev/de.tsv'}
-    """
-    if isinstance(value, str):
-        return re.sub(r"(?:(?<=[=,])|(?<=[=,] )|(?<!.))/(?:[^,]*/)?(?=[^,/])", "", value)
-    if isinstance(value, Mapping):
-        return {key: without_folders(item) for key, item in value.items()}
-    return [without_folders(item) for item in value] if isinstance(value, list | tuple) else value
+    return facts
 
 
 def listed(value: Any) -> list[Any]:
@@ -211,36 +203,17 @@ def card_metadata(text: str, path: Path) -> dict[str, Any]:
         raise OutputError(f"{path} has unreadable metadata: {' '.join(str(error).split())}") from error
 
 
-def facts_of_run(folder: str | Path) -> dict[str, Any]:
-    """Return the facts that a run, a checkpoint or an export stores; empty if there are none.
-
-    They are recipe, languages, pairs and steps of the training, and the results and statements that publish added.
-    """
-    return dict(read_json(str(folder), RUN_FACTS)) if Path(folder).is_dir() else {}
-
-
-def facts_of_all(trainings: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the languages of several trainings, and their pairs by language, and by origin and licence."""
-    pairs, ledger, languages = Counter[str](), Counter[str](), set[str]()
-    for facts in trainings:
-        pairs.update(facts["pairs"])
-        ledger.update(facts.get("ledger") or ({NOT_STATED: sum(facts["pairs"].values())} if facts["pairs"] else {}))
-        languages.update(facts["languages"])
-    stated = {} if {*ledger} == {NOT_STATED} else dict(ledger)
-    return {"languages": sorted(languages), "pairs": dict(pairs), "ledger": stated}
-
-
-def facts_of_mean(folders: Sequence[str]) -> dict[str, Any]:
-    """Return the facts of models whose weights are averaged: the pairs of all, and the recipe of the first with one."""
-    if len(folders) == 1:
-        return facts_of_run(folders[0])
-    trained = {folder: facts for folder in folders if "recipe" in (facts := facts_of_run(folder))}
-    if not trained:
-        return {}
-    first, names = next(iter(trained)), short_names([os.path.normpath(folder) for folder in folders])
-    mean = (
-        f"The weights are the mean of those of {', '.join(names.values())}. Recipe and steps are those of "
-        f"{names[os.path.normpath(first)]}; a pair is "
-        "counted for each of the models that was trained on it."
+def facts_of_mean(folders: Sequence[str]) -> ModelFacts:
+    """Return the facts of models whose weights are averaged: the stages of all, at last those of the first trained."""
+    every = {folder: ModelFacts.read(folder) for folder in folders}
+    trained = [folder for folder in folders if every[folder].stages]
+    if len(folders) == 1 or not trained:
+        return every[folders[0]] if len(folders) == 1 else ModelFacts()
+    names = short_names([os.path.normpath(folder) for folder in folders])
+    first, *others = trained
+    return replace(
+        every[first],
+        stages=[stage for folder in (*others, first) for stage in every[folder].stages],
+        languages=sorted({code for folder in trained for code in every[folder].languages}),
+        averaged=[names[os.path.normpath(folder)] for folder in sorted(folders, key=lambda folder: folder != first)],
     )
-    return trained[first] | facts_of_all(trained.values()) | {"training": [*trained[first]["training"], mean]}

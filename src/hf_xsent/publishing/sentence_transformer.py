@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hf_xsent.models.sentence_transformer_files import read_json
 from hf_xsent.publishing.averaging import average_weights
 from hf_xsent.publishing.check import check_runtimes
 from hf_xsent.publishing.export_folder import check_replaceable
+from hf_xsent.publishing.facts import ModelFacts
 from hf_xsent.publishing.gguf import export_gguf
 from hf_xsent.publishing.language_subspace import language_free_map, read_texts
 from hf_xsent.publishing.model_card import compose_card, facts_of_mean, write_card
@@ -80,20 +82,24 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
         if isinstance(model, SentenceEncoder):
             origin = getattr(model.encoder, "origin", Origin())
-            run, stored = origin.name or "", dict(origin.facts or {})
+            run, facts = origin.name or "", origin.facts or ModelFacts()
         else:
-            run, stored = model, facts_of_mean([str(model), *(settings.average or ())])
+            run, facts = model, facts_of_mean([str(model), *(settings.average or ())])
         is_run = bool(run) and not (settings.remove_language or settings.average)
         if isinstance(model, SentenceEncoder):  # others may have trained it since
             is_run = is_run and _weights_of(part) == _weights_of(Path(run))
         width = embedder.width  # results of other dimensions are not those of the export
-        results = [each for each in stored.get("results", ()) if each["settings"].get("dim", width) == width]
-        of_others = {"exported_from": "", "results": [], "name": "", "measured": []}
-        of_run = {"exported_from": identify_model(str(run)), "results": results} if is_run else of_others
-        start = {} if not run or is_local(run) else {"base_model": str(run)}  # a folder may be a copy
-        removed = {"language_removed": sorted({*texts, *stored.get("language_removed", ())})} if texts else {}
-        facts = {"languages": [*texts]} | start | stored | removed | of_run
-        facts |= {} if settings.dim is None else {"measured": []}
+        results = [each for each in facts.results if each["settings"].get("dim", width) == width]
+        on_the_hub = "" if not run or is_local(run) else str(run)  # a folder may be a copy
+        facts = replace(
+            facts if is_run and settings.dim is None else facts.not_measured(),
+            exported_from=identify_model(str(run)) if is_run else "",
+            results=results if is_run else [],
+            name=facts.name if is_run else "",
+            base_model=facts.base_model or on_the_hub,
+            languages=facts.languages or [*texts],
+            language_removed=sorted({*texts, *facts.language_removed}),
+        )
         if settings.verify:
             _verify(embedder, part, getattr(torch, settings.dtype))
         _add_formats(settings, part)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from hf_xsent.models.families import RobertaBackbone, family
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.export_folder import check_replaceable
-from hf_xsent.publishing.model_card import facts_of_run
+from hf_xsent.publishing.facts import ModelFacts
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.publishing.settings import TrimSettings
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
@@ -92,7 +92,7 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     names = sorted({*texts, *([settings.target_language] if settings.data else ())})
     by = f"by texts in {', '.join(names)}"
     trimmed = f"The vocabulary was trimmed to {len(old):,} of {len(table):,} word pieces, {by}."
-    facts = facts_of_run(settings.model) | {"languages": names, "vocabulary": trimmed}
+    facts = replace(ModelFacts.read(settings.model), languages=names, vocabulary=trimmed)
     embedder.model.encoder.origin = Origin(settings.model, facts=facts)
     export_sentence_transformer(
         embedder.model, settings.output, tokenizer, overwrite=settings.overwrite, dim=embedder.width

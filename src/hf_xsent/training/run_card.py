@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from transformers import Trainer, TrainingArguments
 from transformers.trainer_pt_utils import AcceleratorConfig
 
 from hf_xsent.files import is_local, write_text
-from hf_xsent.publishing.model_card import compose_card, facts_of_all, facts_of_run, without_folders, write_card
+from hf_xsent.publishing.facts import ModelFacts, Stage, without_folders
+from hf_xsent.publishing.model_card import compose_card, write_card
 from hf_xsent.runs.run import RECIPE_FILE
 from hf_xsent.settings.declare import default_of
 from hf_xsent.settings.yaml12 import write_yaml
@@ -66,75 +67,60 @@ def settings_besides_arguments(trainer: Any) -> dict[str, Any]:
     return {key: value for key, value in stated.items() if value is not None}
 
 
-def facts_of_trainer(trainer: Any) -> dict[str, Any]:
-    """Return what a model card states of a run; of absolute paths, which may be private, only the last name."""
-    recipe, bitext = settings_of_run(trainer), getattr(trainer.train_dataset, "sides", trainer.train_dataset)
-    rows: dict[str, int] = dict(getattr(bitext, "languages", {}))
-    start = str(recipe.get("model", ""))
-    local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
-    facts = {
-        "base_model": "" if is_local(start) else start,
-        "languages": sorted({*rows, str(recipe["target_language"])}) if rows else [],
-        "recipe": without_folders({key: value for key, value in recipe.items() if key not in local}),
-        "pairs": {} if getattr(bitext, "unpaired", {}) else rows,
-        "ledger": dict(getattr(bitext, "ledger", {})),
-        "training": _training_sentences(trainer),
-        "measured": _measured_sentences(trainer),
-    }
-    earlier = trainer.origin.facts or (facts_of_run(start) if start else {})
-    of_start = ("base_model", "local_start", "language_removed", "vocabulary")
-    facts |= {name: earlier[name] for name in of_start if earlier.get(name)}
-    if "recipe" not in earlier:
-        return facts
-    if not trainer.state.global_step:  # the weights are those of the run before
-        return dict(earlier)
-    before = Path(start).name or "a model in memory"
-    stages = (
-        f"It continued the training of {before}: pairs and languages are of all stages, recipe and steps of the last."
+def facts_of_trainer(trainer: Any) -> ModelFacts:
+    """Return what is known of the model that a trainer trained, also in earlier stages."""
+    stage, start = _stage(trainer), str(settings_of_run(trainer).get("model", ""))
+    earlier = trainer.origin.facts or ModelFacts.read(start)
+    if earlier.stages and not stage.steps:  # the weights are those of the run before
+        return earlier
+    if earlier.stages:
+        stage = replace(stage, continues=Path(start).name or "a model in memory")
+    return ModelFacts(
+        stages=[*earlier.stages, stage],
+        languages=sorted({*stage.languages, *(earlier.languages if earlier.stages else ())}),
+        base_model=earlier.base_model or ("" if is_local(start) else start),
+        local_start=earlier.local_start,
+        vocabulary=earlier.vocabulary,
+        language_removed=earlier.language_removed,
     )
-    return facts | {"training": [*facts["training"], stages]} | facts_of_all([earlier, facts])
 
 
-def _training_sentences(trainer: Any) -> list[str]:
-    """State the steps, and which weights are those of the model."""
-    args, state = trainer.args, trainer.state
-    pairs, epochs = pairs_per_step(args, len(trainer.train_dataset or ())), state.epoch or 0
-    unpaired = getattr(getattr(trainer.train_dataset, "sides", trainer.train_dataset), "unpaired", {})
-    read = "unpaired sentences per side" if unpaired else "pairs"
-    sentences = [f"Training took {state.global_step:,} steps of {pairs:,} {read} ({epochs:.2f} epochs)."]
-    for language, (source, target) in unpaired.items():
-        both = f"{source:,} sentences in {language} and {target:,} in {trainer.target_language}"
-        sentences.append(f"It read {both}, which are unpaired.")
-    step = state.best_global_step
-    if _is_best(trainer) and step not in (None, state.global_step):
-        sentences.append(f"The weights are those of step {step:,}, the best on the dev pairs.")
-    for log in state.log_history:
-        if "share_of_start" in log:
-            share = log["share_of_start"]
-            sentences.append(f"The weights are averaged with those of the start, whose share is {share:g}.")
-    return sentences
+def _stage(trainer: Any) -> Stage:
+    """Return what is known of the training of a trainer; of absolute paths, only the last name."""
+    args, state, recipe = trainer.args, trainer.state, settings_of_run(trainer)
+    bitext = getattr(trainer.train_dataset, "sides", trainer.train_dataset)
+    rows: dict[str, int] = dict(getattr(bitext, "languages", {}))
+    unpaired = getattr(bitext, "unpaired", {})
+    local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
+    best = state.best_global_step if _is_best(trainer) and state.best_global_step != state.global_step else None
+    return Stage(
+        recipe=without_folders({key: value for key, value in recipe.items() if key not in local}),
+        languages=sorted({*rows, str(recipe["target_language"])}) if rows else [],
+        steps=state.global_step,
+        epochs=state.epoch or 0.0,
+        read_per_step=pairs_per_step(args, len(trainer.train_dataset or ())),
+        best_step=best,
+        share_of_start=next((log["share_of_start"] for log in state.log_history if "share_of_start" in log), None),
+        pairs={} if unpaired else rows,
+        ledger=dict(getattr(bitext, "ledger", {})),
+        unpaired=unpaired,
+        measured=_measured(trainer),
+    )
 
 
-def _measured_sentences(trainer: Any) -> list[str]:
-    """State what was measured before training and after it: dev pairs, and the score within languages."""
+def _measured(trainer: Any) -> dict[str, tuple[float, float]]:
+    """Return what was measured before and after training: on dev pairs, and within languages."""
     history = trainer.state.log_history
     logs = {log["step"]: log for log in history if "eval_accuracy" in log}
     step = trainer.state.best_global_step if _is_best(trainer) else max(logs, default=0)  # that of the weights
-    sentences = []
-    for name, what in (
-        ("eval_accuracy", "Accuracy@1 on dev pairs"),
-        ("eval_beside", "Beside the query's language, it"),
-    ):
-        if step and all(name in logs.get(each, ()) for each in (0, step)) and logs[0][name] < 100:
-            before, after = logs[0][name], logs[step][name]
-            sentences.append(f"{what} was {before:.2f} before training and is {after:.2f} after it.")
-    for log in history:
-        if "retention" in log:
-            before, after = log["retention_before"], log["retention"]
-            sentences.append(
-                f"The score within languages was {before:.2f} before training and is {after:.2f} after it."
-            )
-    return sentences
+    before, after = logs.get(0, {}), logs.get(step, {}) if step else {}
+    measured = {
+        name: (before[key], after[key])
+        for name in ("accuracy", "beside")
+        if (key := f"eval_{name}") in before and key in after and before[key] < 100
+    }
+    within = [(log["retention_before"], log["retention"]) for log in history if "retention" in log]
+    return measured | ({"retention": within[-1]} if within else {})
 
 
 def _is_best(trainer: Any) -> bool:
@@ -143,8 +129,8 @@ def _is_best(trainer: Any) -> bool:
     return args.load_best_model_at_end and not args.share_of_start and not trainer.saves_checkpoint
 
 
-def write_run_card(trainer: Trainer, folder: str | Path, **facts: str) -> None:
-    """Write the card of a run, or of its export, into its folder; ``facts`` replace those of the run."""
-    facts_of_card = facts_of_trainer(trainer) | facts
+def write_run_card(trainer: Trainer, folder: str | Path, title: str = "") -> None:
+    """Write the card of a run, or of its export, into its folder; the title is its name if none is given."""
+    facts = replace(facts_of_trainer(trainer), name=title)
     name = trainer.hub_model_id or Path(str(trainer.args.output_dir)).resolve().name
-    write_card(folder, facts_of_card, compose_card(folder, facts_of_card, name))
+    write_card(folder, facts, compose_card(folder, facts, name))

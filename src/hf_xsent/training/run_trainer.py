@@ -12,7 +12,7 @@ from torch import nn
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.runs.origin import Origin
-from hf_xsent.runs.run import BITEXT_FILE, RUN_FACTS
+from hf_xsent.runs.run import BITEXT_FILE
 from hf_xsent.training.checkpoints import SavingTrainer
 from hf_xsent.training.hub_trainer import refuse_facts
 from hf_xsent.training.identity import identify_method, identify_pairs, identify_training
@@ -91,7 +91,7 @@ class RunTrainer(SavingTrainer):
     def write_upload(self, folder: Path, name: str) -> None:
         """Write the model without the weights that only training needs, and its card."""
         save_model(self.model, folder, heads=False)
-        write_run_card(self, folder, name=name)
+        write_run_card(self, folder, name)
 
     def create_model_card(self, **facts: Any) -> None:  # type: ignore[override]
         """Write the model card of the run, and the model that it describes, unless that is saved."""
@@ -107,7 +107,7 @@ class RunTrainer(SavingTrainer):
         if self.args.should_save:
             folder = output_dir or str(self.args.output_dir)
             self.model.save_pretrained(folder, state_dict=state_dict)
-            write_json(Path(folder) / RUN_FACTS, facts_of_trainer(self))
+            facts_of_trainer(self).write(folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         if self.is_deepspeed_enabled:
