@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hf_xsent.errors import ModelError
 from hf_xsent.runs.identity import identify_model
-
-if TYPE_CHECKING:
-    from hf_xsent.publishing.facts import ModelFacts
 
 
 @dataclass(frozen=True)
@@ -19,7 +16,7 @@ class Origin:
 
     name: str | None = None  # the Hub id or folder that holds these weights; None if none does
     hub: Mapping[str, Any] = field(default_factory=dict)  # its revision and other Hub arguments
-    facts: ModelFacts | None = None  # of the run of this process that trained them
+    facts: Any = None  # ModelFacts of the run of this process that trained them
 
     @classmethod
     def of(cls, model: Any) -> Origin:
