@@ -144,8 +144,9 @@ def names_of_flags(kind: Any) -> set[str]:
     transformers = find_spec("transformers")
     if "training" in groups and transformers is not None and transformers.origin is not None:
         arguments = Path(transformers.origin).with_name("training_args.py")
-        for file in [arguments, *Path(__file__).with_name("objectives").glob("*.py")]:
-            names.update(re.findall(r"^    (\w+): ", file.read_text(encoding="utf-8"), re.MULTILINE))
+        of_objectives = Path(__file__).with_name("objectives").glob("*.py")
+        for file, value in [(arguments, ""), *((file, r"[^=\n]+ = setting\(") for file in of_objectives)]:
+            names.update(re.findall(rf"^    (\w+): {value}", file.read_text(encoding="utf-8"), re.MULTILINE))
     return names
 
 

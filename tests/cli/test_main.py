@@ -35,6 +35,8 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path):
         (["evaluate", "m", "--languags", "de"], "unknown flag --languags; did you mean 'languages'"),
         (["pretrain", "--leraning_rate", "1"], "unknown flag --leraning_rate; did you mean 'learning_rate'"),
         (["pretrain", "-x", "1"], "unknown flag --x"),
+        (["pretrain", "--sources", "x"], "unknown flag --sources\n"),
+        (["pretrain", "mixed-small", "tr-small"], "'mixed-small' is a second recipe: give one"),
         (["mine", "a.txt", "b.txt"], "output is missing: give --output"),
         (["mine", "a.txt", "b.txt", "--k", "three"], "--k takes a whole number, not 'three'"),
         (["mime"], "unknown command 'mime'; did you mean 'mine'"),

@@ -482,7 +482,10 @@ def test_a_study_in_python_names_the_files_of_pairs_in_memory(study: StudyFile) 
     for data, count in ((read.methods[0].recipe["data"], 2), (read.tasks["pairs"]["data"], 1)):
         ((source,),) = resolve_sources(data).values()
         assert source.language == "de" and len(Path(source.path).read_text("utf-8").splitlines()) == count
-    with pytest.raises(RecipeError, match="a study names models by folder or Hub id, not Linear"):
+    for seeds in (range(2), np.arange(2), (0, np.int64(1))):
+        read = read_study([content | {"seeds": seeds}], where=str(study.path))
+        assert {method.seeds for method in read.methods} <= {(0, 1), (None,)}
+    with pytest.raises(RecipeError, match="models and data by their folders, not Linear: save"):
         read_study([content | {"model": Linear(1, 1)}])
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from study_file import Pairs, StudyFile
 
-from hf_xsent import SentenceEmbedder
+from hf_xsent import SentenceEmbedder, evaluate
 from hf_xsent.comparison.process import measure
 from hf_xsent.comparison.report import task_table
 from hf_xsent.comparison.results import collect
 from hf_xsent.data.benchmarks.gold_links import GoldPair, load_gold_links
-from hf_xsent.errors import HfXsentError
+from hf_xsent.errors import HfXsentError, RecipeError
 from hf_xsent.evaluation.registry import load_task
 from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.words.aligners import AlignerSettings, open_aligner
@@ -93,6 +93,16 @@ def test_a_study_reports_the_error_rate(study: StudyFile, gold: Path) -> None:
     results = collect(study.read(), runs)
     table = task_table(results, "word_alignment")
     assert "| AER of all |" in table.markdown() and "100 - AER of xxen" in table.markdown()
+
+
+def test_the_layer_is_not_stated_beside_the_one_that_was_chosen(tiny_encoders: Path, gold: Path) -> None:
+    tasks = {"word_alignment": {"data": str(gold), "choose": "deen"}}
+    evaluation = evaluate(str(tiny_encoders), tasks)
+    assert not {"layer", "pooling", "dim"} & {*evaluation.reports[0].settings}
+    assert not evaluation.to_pandas().duplicated(["of", "metric"]).any()
+    for views in ({"layers": [1]}, {"pooling": ["cls", "mean"]}, {"dims": [4]}):
+        with pytest.raises(RecipeError, match=f"word_alignment chooses the layer itself: drop {next(iter(views))}, or"):
+            evaluate(str(tiny_encoders), tasks, **views)
 
 
 @pytest.mark.parametrize(

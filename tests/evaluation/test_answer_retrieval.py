@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,21 @@ def test_figures_are_those_of_the_whole_ranking() -> None:
         names = ("map", "mrr", "own", "preference")
         assert [figures[name] for name in names] == pytest.approx((100 * np.mean(expected, axis=0)).tolist())
         assert figures[f"among {test_set.language}"] == pytest.approx(figures["mrr"])
+
+
+def test_sentences_as_near_as_an_answer_are_wrong_unless_they_are_its_text() -> None:
+    """So that an encoder without differences, such as the first token's input embedding, finds nothing."""
+    sets = _sets()
+    sts = PairSet("en-en", ["a", "b"], ["b", "a"], [1.0, 2.0])
+    constant = AnswerRetrievalTask(sets).score(lambda texts: np.ones((len(texts), 8), dtype=np.float32))
+    of_retention = RetentionTask([sts, *sets]).score(lambda texts: np.ones((len(texts), 8), dtype=np.float32))
+    for size, one in zip((7, 8, 9), sets, strict=True):
+        figures, wrong = constant.languages[one.language], 7 + 8 + 9 - 3
+        assert figures["mrr"] == pytest.approx(100 / size)
+        assert figures["map"] == pytest.approx(100 * np.mean([right / (right + wrong) for right in (1, 2, 3)]))
+        assert of_retention.languages[f"XQuAD-R {one.language}"]["score"] == pytest.approx(100 / size)
+    same = [replace(one, sentences=["one text"] * len(one.sentences)) for one in sets]
+    assert AnswerRetrievalTask(same).score(Random()).groups["all"]["map"] == 100
 
 
 def test_a_pool_without_the_answers_of_other_languages_is_easier() -> None:

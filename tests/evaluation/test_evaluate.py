@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from datasets import Dataset
@@ -270,6 +271,8 @@ def test_vectors_that_are_not_finite_give_no_scores(embedder: SentenceEmbedder, 
         embedder.model.encoder.get_input_embeddings().weight[:] = torch.nan
     with pytest.raises(DataError, match=r"the sentence '.+' has a vector that is not finite in float32: its weights"):
         _measure(embedder, tasks)
+    with pytest.raises(DataError, match=r"the sentence '.+' has a vector that is not finite in float32: its weights"):
+        evaluate(embedder, tasks)
 
 
 def test_a_full_disk_raises_before_encoding(
@@ -312,11 +315,14 @@ def test_nothing_stays_behind(
         (["sts17=a"], {"languages": ["sts=de"]}, "given for 'sts', which is not among the tasks sts17"),
         ({"sts17": {"data": ["a", "b"]}}, {}, "tasks.sts17.data takes one folder or Hub id, not a, b"),
         ({"sts17": object()}, {}, "tasks.sts17: data takes a list or a mapping, not <object"),
+        (pandas.DataFrame({"de": ["a"]}), {"pairs": [("a", "b")]}, "pairs are given twice, as tasks and as pairs"),
+        ({"sts17": "a"}, {"suite": "a"}, "unknown key 'suite'; tasks takes the folder of a suite, too"),
+        ({"sts17": "a"}, {"model": {}}, "model is missing: give MODEL"),
     ],
 )
 def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
-        evaluate("model", tasks, **options)
+        evaluate(**{"model": "model", "tasks": tasks} | options)
 
 
 @pytest.mark.parametrize(
@@ -377,8 +383,9 @@ def test_several_objects_and_folders_are_compared_with_the_first(
     assert "SentenceEmbedder 2 - SentenceEmbedder 1" in repr(evaluation)
     named = evaluate({"start": start, "mine": str(tiny_encoders)}, pairs={"de": data})
     assert [report.groups for report in named.reports] == [alone[0], alone[0]] and "mine - start" in str(named)
-    cut = evaluate({"start": str(tiny_encoders), "mine": "other"}, pairs={"de": data}, pooling="mean", max_length=24)
-    assert list(cut.by_model) == ["start", "mine"] == [*cut.to_pandas().model.unique()] and "mine - start" in str(cut)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cut = evaluate({"start": str(tiny_encoders), 20: "~/other"}, pairs={"de": data}, pooling="mean", max_length=24)
+    assert list(cut.by_model) == ["start", "20"] == [*cut.to_pandas().model.unique()] and "20 - start" in str(cut)
 
 
 def test_opened_models_read_as_much_as_stated_while_they_are_measured(

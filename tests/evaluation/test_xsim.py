@@ -104,8 +104,10 @@ def test_pairs_of_languages(folder: Path):
     assert pairs("de", "deu-fr") == [("de", "en"), ("deu", "fr")]
     with pytest.raises(DataError, match="xsim needs two languages: give a pair such as deu-fr"):
         pairs("deu-de")
+    (folder / "en.txt").unlink()
+    assert pairs() == [("fr", "de")]  # without English, with the first
     (folder / "sw.txt").write_text("Moja.\n")
-    assert pairs("de") == [("de", "en")]  # other languages may have other lines
+    assert pairs("fr-de") == [("fr", "de")]  # other languages may have other lines
 
 
 def test_the_same_task_in_sentence_transformers(folder: Path):

@@ -226,6 +226,7 @@ def test_a_setting_that_names_a_missing_file_is_one_sentence() -> None:
             ["--objectives.translation.weight", "1"],
             "unknown objective 'translation' in (--)?objectives.translation.weight",
         ),
+        ([f"--objectives.{TR}", "50"], f"names no setting: write --objectives.{TR}.weight for its weight"),
         ([f"--objectives.{TR}.temprature", "1"], f"{TR} has no setting 'temprature'; did you mean 'temperature'"),
         ([f"--objectives.{TR}.temperature", "warm"], f"--objectives.{TR}.temperature takes a number, not 'warm'"),
         ([f"--objectives.{TR}.temperature"], f"--objectives.{TR}.temperature needs a value"),

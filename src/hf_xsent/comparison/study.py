@@ -107,13 +107,14 @@ def _plain(value: Any) -> Any:
         if isinstance(plain.get("objectives"), Mapping):
             plain["objectives"] = merge_objectives({}, plain["objectives"])
         return plain
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return [_plain(entry) for entry in value]
-    if getattr(value, "shape", None) == ():  # a number of numpy
-        return value.item()
+    if hasattr(value, "tolist"):  # numbers of numpy
+        return value.tolist()
     if not isinstance(value, str | int | float | PathLike | None):
         raise RecipeError(
-            f"a study names models by folder or Hub id, not {type(value).__name__}: save it and give its folder"
+            f"a study holds texts, numbers, lists and mappings, and models and data by their folders, not "
+            f"{type(value).__name__}: save a model or data, and give the folder; write other values as a list"
         )
     return fspath(value) if isinstance(value, PathLike) else value
 

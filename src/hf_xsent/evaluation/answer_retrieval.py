@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
 
 from hf_xsent.data.benchmarks.answers import AnswerSet, load_answers
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores, encoder_of
-from hf_xsent.evaluation.translation_retrieval import unit
+from hf_xsent.evaluation.translation_retrieval import ROUNDING, unit
 
 _NEAREST = 10
 
@@ -59,19 +60,26 @@ class AnswerRetrievalTask(EvaluationTask):
         pools = [unit(read(test_set.sentences)) for test_set in self.sets]
         starts = np.cumsum([0, *(len(pool) for pool in pools)])
         answers = np.stack([test_set.answers for test_set in self.sets], axis=1)  # questions × languages
+        sentences = [test_set.sentences for test_set in self.sets]
         among: dict[str, Metrics] = {}
         rows: dict[str, np.ndarray] = {}
         for place, test_set in enumerate(self.sets):
             scores = unit(ask(test_set.questions)) @ np.concatenate(pools).T
             blocks = [scores[:, start:end] for start, end in zip(starts, starts[1:], strict=False)]
-            within = [reciprocal_ranks(block, answers[:, number]) for number, block in enumerate(blocks)]
+            within = [
+                1 / (1 + wrong_before(block, answers[:, [number]], sentences[number])[:, 0])
+                for number, block in enumerate(blocks)
+            ]
             count = min(_NEAREST, int(starts[-1]))
             nearest = np.argpartition(-scores, count - 1, axis=1)[:, :count]
             own = ((nearest >= starts[place]) & (nearest < starts[place + 1])).mean(1)
-            of_answers = np.take_along_axis(scores, answers + starts[:-1], axis=1)
+            in_pool = answers + starts[:-1]
+            of_answers = np.take_along_axis(scores, in_pool, axis=1)
+            wrong = np.sort(wrong_before(scores, in_pool, [*chain(*sentences)]), axis=1)
+            right = np.arange(1, 1 + len(self.sets))  # answers down to each answer
             rows[test_set.language] = np.stack(
                 [
-                    average_precisions(scores, of_answers),
+                    (right / (right + wrong)).mean(1),
                     within[place],
                     own,
                     of_answers.argmax(1) == place,
@@ -91,23 +99,15 @@ class AnswerRetrievalTask(EvaluationTask):
         return dict(zip(("map", "mrr", "own", "preference"), columns, strict=True))
 
 
-def average_precisions(scores: np.ndarray, relevant: np.ndarray) -> np.ndarray:
-    """Return the average precision of each query, from its scores of all candidates and of the relevant ones.
+def wrong_before(scores: np.ndarray, answers: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+    """Return for each question and each of its answers how many wrong candidates are at least as near.
 
-    A relevant candidate comes before others with the same score.
+    A text that equals an answer is not wrong.
 
-    >>> average_precisions(np.array([[0.9, 0.8, 0.7, 0.1]]), np.array([[0.7, 0.9]])).tolist()  # (1/1 + 2/3) / 2
-    [0.8333333333333333]
+    >>> wrong_before(np.array([[0.9, 0.8, 0.7, 0.7]]), np.array([[2, 0]]), ["a", "b", "c", "d"]).tolist()
+    [[2, 0]]
     """
-    relevant = -np.sort(-relevant, axis=1)
-    precisions = []
-    for place in range(relevant.shape[1]):
-        score = relevant[:, [place]]
-        before = (scores > score).sum(1) - (relevant > score).sum(1)  # candidates that are not relevant
-        precisions.append((place + 1) / (place + 1 + before))
-    return np.mean(precisions, axis=0)
-
-
-def reciprocal_ranks(scores: np.ndarray, answers: np.ndarray) -> np.ndarray:
-    """Return 1 / rank of each query's answer among all candidates."""
-    return 1 / (1 + (scores > np.take_along_axis(scores, answers[:, None], axis=1)).sum(1))
+    numbers = np.unique(texts, return_inverse=True)[1]
+    of_answers = np.take_along_axis(scores, answers, axis=1) - ROUNDING
+    wrong = ~(numbers[:, None] == numbers[answers][:, None]).any(2)
+    return np.stack([((scores > score[:, None]) & wrong).sum(1) for score in of_answers.T], axis=1)

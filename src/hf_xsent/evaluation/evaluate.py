@@ -120,12 +120,11 @@ def measure_tasks(
     """
     for task in tasks:
         task = task if start is None else task.beside(start)
-        if store is None or store.missing(_name(task, view_settings) for view_settings, _ in model.variants):
+        variants = [*model.variants] if task.has_views else [(model.settings, model.variants[0][1])]
+        if store is None or store.missing(_name(task, view_settings) for view_settings, _ in variants):
             model.prepare(task.inputs())
         measurements = []
-        for view_settings, encode in Progress(
-            [*model.variants], desc=f"scoring {task.name}", unit=" settings", delay=2
-        ):
+        for view_settings, encode in Progress(variants, desc=f"scoring {task.name}", unit=" settings", delay=2):
             write = partial(_measure, task, view_settings, encode)
             measured = write() if store is None else store.get(_name(task, view_settings), write, Measurement.read)
             measurements.append(replace(measured, report=replace(measured.report, data=task.data)))  # as named now

@@ -89,7 +89,7 @@ def mixed_pool(vectors: np.ndarray, language: int) -> np.ndarray:
         masked = scores[:, others]
         masked[rows, :, numbers] = -np.inf
         alone = translations > masked.max(2) + ROUNDING
-        last = translations.min(1) + ROUNDING
+        last = translations.min(1) - ROUNDING  # others as near are wrong, here as above
         wrong = (masked > last[:, None, None]).sum((1, 2)) + (scores[:, language] > last[:, None]).sum(1)
         in_own = nearest // lines == language
         results[numbers] = np.stack(

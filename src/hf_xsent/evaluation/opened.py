@@ -27,12 +27,13 @@ _LENGTHS = ("max_seq_length", "max_length")  # of SentenceTransformer, and of ou
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A model to measure: its encoders, one per view and dimension, with what reports state of each."""
+    """A model to measure, with the settings of all its reports; ``variants`` are its views with theirs."""
 
     name: str
     short_name: str
     encoder: Any
     fingerprint: str
+    settings: Mapping[str, Any]
     variants: Sequence[tuple[dict[str, Any], Encode]]
     vectors: SentenceVectors | None = None  # of a model by name, which encodes each text once for all variants
 
@@ -64,12 +65,15 @@ def _by_name(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Gen
     layers = None if settings.layers is None else parse_layers(settings.layers)
     poolings = [name for names in settings.pooling or () for name in names.split(",")]
     by_name = settings.model if isinstance(settings.model, Mapping) else {}
-    models = [os.fspath(model) for model in by_name.values() or settings.model]
+    models = [os.path.expanduser(model) for model in by_name.values() or settings.model]
     if len({*map(os.path.realpath, models)}) < len(models):
         raise RecipeError(f"evaluate compares different models, but one is given twice: {', '.join(models)}")
-    names = dict(zip(models, by_name, strict=True)) if by_name else short_names(models)
+    names = dict(zip(models, map(str, by_name), strict=True)) if by_name else short_names(models)
     choices = {"pooling": poolings, "layers": layers, "dims": settings.dims}
-    varied = [name for name, values in choices.items() if len(values or ()) > 1]
+    asked = [name for name, values in choices.items() if values]
+    if asked and (without := [task.name for task in tasks if not task.has_views]):
+        raise RecipeError(f"{without[0]} chooses the layer itself: drop {asked[0]}, or measure it separately")
+    varied = [name for name in asked if len(choices[name] or ()) > 1]
     if varied and (len(names) > 1 or settings.page is not None):
         raise RecipeError(f"--{varied[0]} takes one value if models are compared, or with --page")
     for model in names:
@@ -108,7 +112,7 @@ def open_views(
         for view, dim in product(views, dims)
     ]
     fingerprint = described["model_fingerprint"]
-    return OpenedModel(described["model"], short_name, embedder, fingerprint, variants, vectors)
+    return OpenedModel(described["model"], short_name, embedder, fingerprint, described, variants, vectors)
 
 
 def _objects(settings: EvaluateSettings, _: Sequence[EvaluationTask]) -> Generator[OpenedModel]:
@@ -130,14 +134,14 @@ def _objects(settings: EvaluateSettings, _: Sequence[EvaluationTask]) -> Generat
         if not is_name(model) and not hasattr(model, "encode"):
             kind = type(model).__name__
             raise ModelError(f"{kind} has no encode: give a folder, a Hub id or a model that encodes text")
-    models = {name: _with_length(model) for name, model in given.items()}
+    models = {str(name): _with_length(model) for name, model in given.items()}
 
     def opened() -> Generator[OpenedModel]:
         with _reading(models.values(), settings.max_length):
             for name, model in models.items():
                 length = getattr(model, "max_length" if isinstance(model, TextEncoder) else "max_seq_length", None)
                 described = {"model": name} | ({"max_length": length} if length else {})
-                yield OpenedModel(name, name, model, name, [(described, ModelEncoder(model))])
+                yield OpenedModel(name, name, model, name, described, [(described, ModelEncoder(model))])
 
     return opened()
 
@@ -145,7 +149,7 @@ def _objects(settings: EvaluateSettings, _: Sequence[EvaluationTask]) -> Generat
 def _with_length(model: Any) -> Any:
     """Open a model by name; wrap one of our classes, such as from AutoModel, which has its length in the config."""
     if is_name(model):
-        return SentenceEmbedder.from_pretrained(model)
+        return SentenceEmbedder.from_pretrained(os.path.expanduser(model))
     return SentenceEmbedder(model, model.tokenizer) if isinstance(model, SentenceEncoder) else model
 
 

@@ -129,7 +129,9 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
         if languages or columns:
             raise RecipeError("languages and columns are for tasks by name: give them to load_tasks instead")
         return _distinct([*tasks, *([] if pairs is None else [_own_pairs(pairs, columns)])])
-    if pairs is None and is_in_memory(tasks):
+    if is_in_memory(tasks):
+        if pairs is not None:
+            raise RecipeError("pairs are given twice, as tasks and as pairs: evaluate them in separate calls")
         tasks, pairs = None, tasks
     sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
     if columns is not None and pairs is None:
@@ -158,7 +160,7 @@ def _distinct(tasks: list[EvaluationTask]) -> list[EvaluationTask]:
 
 def _own_pairs(pairs: Any, columns: Any = None, languages: Iterable[str] | None = None) -> EvaluationTask:
     """Load the task of own pairs, from files or from memory."""
-    options = {"data": pairs, "columns": columns, "languages": languages and [*languages]}
+    options = {"data": pairs, "columns": columns, "languages": languages}
     return load_task(PairsTask.name, {name: value for name, value in options.items() if value is not None})
 
 

@@ -96,9 +96,10 @@ class Report:
         return bool(self.differences) or "start" in self.settings
 
     def rows(self) -> Iterator[tuple[str, str, Metrics]]:
-        """Yield label, name and metrics of each language and group."""
+        """Yield label, name and metrics of each language, and of each group that is not one of them."""
         yield from ((name, name, metrics) for name, metrics in self.languages.items())
-        yield from ((f"mean of {name}", name, metrics) for name, metrics in self.groups.items())
+        groups = {name: metrics for name, metrics in self.groups.items() if name not in self.languages}
+        yield from ((f"mean of {name}", name, metrics) for name, metrics in groups.items())
 
     def records(self, headings: Mapping[str, str]) -> Iterator[dict[str, Any]]:
         """Yield a record of each language or group, and metric, with the difference to the first model and its ends."""

@@ -15,7 +15,7 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.benchmarks.sts import load_sts17
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.errors import DataError
-from hf_xsent.evaluation.answer_retrieval import reciprocal_ranks
+from hf_xsent.evaluation.answer_retrieval import wrong_before
 from hf_xsent.evaluation.similarity import cosines, rank_correlation
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Scores, Start, encoder_of
 from hf_xsent.evaluation.translation_retrieval import unit
@@ -106,7 +106,8 @@ class RetentionTask(EvaluationTask):
                 name, texts, role = f"XQuAD-R {test_set.language}", test_set.questions, "query"
                 asked = unit(encoder_of(encode, "query")(test_set.questions))
                 scores = asked @ unit(encoder_of(encode, "document")(test_set.sentences)).T
-                rows[name] = reciprocal_ranks(scores, np.array(test_set.answers))[:, None]
+                answers = np.array(test_set.answers)[:, None]
+                rows[name] = 1 / (1 + wrong_before(scores, answers, test_set.sentences))
             if self.start is not None:
                 before, after = (unit(encoder_of(which, role)(texts)) for which in (self.start.encode, encode))
                 comparable = before.shape == after.shape

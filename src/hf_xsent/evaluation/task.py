@@ -15,7 +15,7 @@ import numpy as np
 
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
-from hf_xsent.models.text_encoder import TextEncoder
+from hf_xsent.models.text_encoder import TextEncoder, check_finite
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -64,7 +64,9 @@ class ModelEncoder:
     def as_role(self, role: str, sentences: Sequence[str]) -> np.ndarray:
         """Encode texts of one role: ``query``, ``document``, or none."""
         encode = getattr(self.embedder, f"encode_{role}" if role else "encode", self.embedder.encode)
-        return np.asarray(encode(list(sentences)), dtype=np.float32)
+        vectors = np.asarray(encode(list(sentences)), dtype=np.float32)
+        check_finite(vectors, str(vectors.dtype), lambda row: f"the sentence {sentences[row][:40]!r}")
+        return vectors
 
 
 def encoder_of(encode: Encode, role: str) -> Encode:
@@ -119,6 +121,7 @@ class EvaluationTask(ABC):
     parallel: ClassVar[bool] = False  # whether item i of each language is the same item
     unit: ClassVar[str] = "language"  # what the names of rows begin or end with
     measures_any_data: ClassVar[bool] = False  # whether results are published under the name of the data
+    has_views: ClassVar[bool] = True  # whether it measures embeddings, of the layer, pooling and dimension asked for
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__:

@@ -52,6 +52,7 @@ class WordAlignmentTask(EvaluationTask):
     name: ClassVar[str] = "word_alignment"
     unit: ClassVar[str] = "language pair"
     measures_any_data: ClassVar[bool] = True
+    has_views: ClassVar[bool] = False
     title: ClassVar[str] = "Word alignment"
     protocol: ClassVar[str] = (
         f"alignment error rate (AER) of links by standardized hidden states (posterior of at least {THRESHOLD} in a "

@@ -84,13 +84,15 @@ class XsimTask(EvaluationTask):
         """Read parallel text: the first 500 lines (``max_pairs``) of each language and of English.
 
         ``languages`` are codes of languages that English translates, or pairs of any two such as ``de-fr``. The default
-        is all languages.
+        is all languages; without English, each with the first.
         """
         names = parallel_languages(source)
+        codes_of_all = [find_language(name).code for name in names]
+        target = _TARGET if _TARGET in codes_of_all or languages is not None else codes_of_all[0]
         if languages is None:
-            languages = [name for name in names if find_language(name).code != _TARGET]
+            languages = [name for name, code in zip(names, codes_of_all, strict=True) if code != target]
         pairs = [
-            (code, _TARGET) if code in names or "-" not in code else (code.partition("-")[0], code.partition("-")[2])
+            (code, target) if code in names or "-" not in code else (code.partition("-")[0], code.partition("-")[2])
             for code in languages
         ]
         codes = list(dict.fromkeys(code for pair in pairs for code in pair))

@@ -172,7 +172,8 @@ def check_settings(settings: Any, where: str = "") -> None:
     """Raise an error for the first setting that is missing or has an invalid value."""
     for declared in fields(settings):
         value = getattr(settings, declared.name)
-        if declared.metadata.get("required") and (value is None or (isinstance(value, str | list) and not value)):
+        empty = value is None or (isinstance(value, str | list | dict) and not value)
+        if empty and declared.metadata.get("required"):
             way = declared.name.upper() if declared.metadata["positional"] else f"--{declared.name}"
             raise RecipeError(f"{where}{declared.name} is missing: give {way}")
         for element in value if isinstance(value, list | tuple) else [value]:

@@ -70,7 +70,10 @@ _EXPLAINED = {  # names without such a setting, for commands that encode
 }
 
 
-_EXPLAINED_OF_TASKS = {"metric": "all metrics of a task are measured"}  # the same, for commands with tasks
+_EXPLAINED_OF_TASKS = {  # the same, for commands with tasks
+    "metric": "all metrics of a task are measured",
+    "suite": "tasks takes the folder of a suite, too",
+}
 
 
 def suggestion(name: str, known: Collection[str]) -> str:

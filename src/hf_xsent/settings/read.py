@@ -182,6 +182,8 @@ def _assign(words: Sequence[str], names: Sequence[str], types: Mapping[str, Any]
         if rest:
             assigned[name], rest = rest[:count], rest[count:]
     if rest:
+        if rest[0] in recipe_names():
+            raise RecipeError(f"{rest[0]!r} is a second recipe: give one")
         hint = did_you_mean(rest[0], recipe_names()) or (
             ": others are flags, listed by --help; a recipe is a YAML file, or the name of one of the package, such as "
             'tr-small; a pattern of files is put in quotes, such as "books/*.txt"'

@@ -180,6 +180,8 @@ def _setting_of_flag(flag: str, objectives: Mapping[str, Any]) -> tuple[str, str
         name, _, key = flag.removeprefix("objectives.").partition(".")
         if name not in OBJECTIVES:
             raise RecipeError(f"unknown objective {name!r} in --{flag}{did_you_mean(name, OBJECTIVES)}")
+        if not key:
+            raise RecipeError(f"--{flag} names no setting: write --{flag}.weight for its weight")
         if name not in objectives and key != "weight":
             raise RecipeError(f"--{flag}: {name} is not an objective of this run; add --objectives.{name}.weight 1.0")
         known = settings_of(objective_class(name).Settings)

@@ -106,6 +106,12 @@ def test_a_sentence_that_is_missing_raises(tmp_path: Path, missing: object) -> N
         load_sts22(tmp_path)
 
 
+def test_an_empty_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "de.jsonl").write_text("")
+    with pytest.raises(DataError, match=r"de\.jsonl has no pairs: download it again"):
+        load_sts22(tmp_path)
+
+
 def test_the_hub_gives_the_same_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets")
     columns = {key: [row[key] for row in _rows()] for key in _rows()[0]}

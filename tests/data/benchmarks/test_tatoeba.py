@@ -57,6 +57,13 @@ def test_broken_folders_are_explained(folder: Path, tmp_path: Path) -> None:
         load_tatoeba("/nowhere/at/all")
 
 
+def test_empty_files_are_named(folder: Path) -> None:
+    for path in folder.glob("tatoeba.deu-eng.*"):
+        path.write_text("")
+    with pytest.raises(DataError, match=r"tatoeba\.deu-eng\.deu and tatoeba\.deu-eng\.eng are empty: download both"):
+        load_tatoeba(folder)
+
+
 def test_the_hub_gives_the_same_records(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets")
     rows = {"sentence1": ["Hallo", "Ja\u2028", ""], "sentence2": ["Hello", "Yes", "No"]}

@@ -79,6 +79,8 @@ def _read(place: Place, name: str, rows_of_file: Callable[[Path, str], Iterable[
             pairs.gold.append(math.nan)
         if not math.isfinite(pairs.gold[-1]):
             raise DataError(f"{where}: a gold score is {value!r}, not a finite number; fix or remove the pair")
+    if not pairs.sources:
+        raise DataError(f"{place} has no pairs: download it again, or name the languages to measure")
     return pairs
 
 

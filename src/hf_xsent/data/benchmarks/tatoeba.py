@@ -44,4 +44,6 @@ def _read(place: Place, name: str) -> tuple[list[str], list[str]]:
     first, second = ([line.strip() for _, line in lines(path)] for path in paths)
     if len(first) != len(second):
         raise DataError(f"{paths[0]} has {len(first)} lines but {paths[1]} has {len(second)}; download both again")
+    if not first:
+        raise DataError(f"{paths[0]} and {paths[1].name} are empty: download both again")
     return first, second
