@@ -266,6 +266,11 @@ def test_a_nan_loss_names_step_losses_and_weights(run: Run) -> None:
         run.start(learning_rate="1e38", max_grad_norm=0, eval_strategy="no", warmup_steps=0)
 
 
+def test_embeddings_that_overflow_are_the_learning_rates_fault(run: Run) -> None:
+    with pytest.raises(TrainingError, match="embeddings of dev pairs are NaN or infinite; .*: lower the learning rate"):
+        run.start(learning_rate="1e30", warmup_steps=0, save_steps=1, eval_steps=1, max_steps=2)
+
+
 def test_a_final_model_that_cannot_be_written_leaves_the_earlier_one(run: Run) -> None:
     settings = {"eval_strategy": "no", "save_strategy": "no"}
     run.start(**settings)

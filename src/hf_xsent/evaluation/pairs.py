@@ -14,7 +14,7 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.hub import select_names
-from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, Outcomes, Scores
+from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Outcomes, Scores
 from hf_xsent.evaluation.translation_retrieval import ROUNDING, pair_hits, unit
 from hf_xsent.mining.neighbours import nearest_one_way
 from hf_xsent.models.text_encoder import SupportsEncode
@@ -184,7 +184,7 @@ def retrieval_by_language(
     A model with language embeddings needs ``target_language``; the keys of ``pairs`` are the languages of the sources.
     """
     task = PairsTask([_different(language, *sides) for language, sides in pairs.items()])
-    encode: Any = model.encode
+    encode: Any = ModelEncoder(model)
     rows = {}
     for test_set in task.sets:
         languages = () if target_language is None else (test_set.language, target_language)

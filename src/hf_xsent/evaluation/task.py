@@ -57,14 +57,14 @@ class ModelEncoder:
             self.embedder = copy(model)
             self.embedder.cut = set()
 
-    def __call__(self, sentences: Sequence[str]) -> np.ndarray:
+    def __call__(self, sentences: Sequence[str], **options: str) -> np.ndarray:
         """Encode with the default prompt."""
-        return self.as_role("", sentences)
+        return self.as_role("", sentences, **options)
 
-    def as_role(self, role: str, sentences: Sequence[str]) -> np.ndarray:
-        """Encode texts of one role: ``query``, ``document``, or none."""
+    def as_role(self, role: str, sentences: Sequence[str], **options: str) -> np.ndarray:
+        """Encode texts of one role: ``query``, ``document``, or none; options are those of the model's ``encode``."""
         encode = getattr(self.embedder, f"encode_{role}" if role else "encode", self.embedder.encode)
-        vectors = np.asarray(encode(list(sentences)), dtype=np.float32)
+        vectors = np.asarray(encode(list(sentences), **options), dtype=np.float32)
         check_finite(vectors, str(vectors.dtype), lambda row: f"the sentence {sentences[row][:40]!r}")
         return vectors
 

@@ -268,7 +268,12 @@ class AlignmentTrainer(RunTrainer):
         target = self.target_language if model.config.languages else None
         with self._cost.not_counted(), self.accelerator.autocast(), threads(self._threads):
             pairs = {language: dev.pairs(language) for language in dev.languages}
-            return _metrics(retrieval_by_language(encoder, pairs, target_language=target))
+            try:
+                return _metrics(retrieval_by_language(encoder, pairs, target_language=target))
+            except DataError as error:
+                if not self.state.global_step:
+                    raise
+                raise self._not_finite("embeddings of dev pairs are NaN or infinite") from error
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         """Build the Trainer's optimizer, with a separate learning rate for the objectives' heads."""
