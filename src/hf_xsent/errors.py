@@ -12,7 +12,9 @@ from typing import Any
 
 # Line ends would break a message into several, other control characters could change a terminal.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-_COMMAND_OR_DASHES = re.compile(r"((?:torchrun|hf-xsent [a-z-]+)(?: --\S+)+)|(?<![\w-])--(?=[a-z_])")
+_COMMAND_OR_DASHES = re.compile(
+    r"(\b(?:torchrun|(?:hf|hf-xsent|ray) [a-z-]+)(?: (?:--\S+|[A-Z\d]+))+)|(?<![\w-])--(?=[a-z_])"
+)
 _names_flags = ContextVar("names_flags", default=False)
 
 

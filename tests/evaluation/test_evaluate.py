@@ -314,7 +314,7 @@ def test_nothing_stays_behind(
         (["sts17=a", "bucc=b"], {"languages": ["de"]}, "names no task: write sts17=de"),
         (["sts17=a"], {"languages": ["sts=de"]}, "given for 'sts', which is not among the tasks sts17"),
         ({"sts17": {"data": ["a", "b"]}}, {}, "tasks.sts17.data takes one folder or Hub id, not a, b"),
-        ({"sts17": object()}, {}, "tasks.sts17: data takes a list or a mapping, not <object"),
+        ({"sts17": object()}, {}, "tasks.sts17: data takes a list of text or a mapping, not <object"),
         (pandas.DataFrame({"de": ["a"]}), {"pairs": [("a", "b")]}, "pairs are given twice, as tasks and as pairs"),
         ({"sts17": "a"}, {"suite": "a"}, "unknown key 'suite'; tasks takes the folder of a suite, too"),
         ({"sts17": "a"}, {"model": {}}, "model is missing: give MODEL"),

@@ -22,7 +22,7 @@ FACTS = ModelFacts(
 ENCODING: dict[str, Any] = {
     **{"pooling": "mean", "max_length": 16, "dimensions": 32, "layer": 3, "normalize": False, "linear_map": False},
     **{"plain": True, "truncated": False, "prompted": False, "prompt": "", "pad_id": 0, "pad_token": "<pad>"},
-    **{"token_types": False, "files": [], "opened": []},
+    **{"dtype": "float32", "token_types": False, "files": [], "opened": []},
 }
 
 

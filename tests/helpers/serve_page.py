@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "serve.md"
 RESULTS = ROOT / "benchmarks" / "results" / "runtimes.json"
 FACTS = {
     **{"prompt": "", "pooling": "mean", "normalize": True, "max_length": 512, "dimensions": 384},
-    **{"truncated": False, "pad_id": 1, "pad_token": "<pad>", "token_types": False},
+    **{"dtype": "float32", "truncated": False, "pad_id": 1, "pad_token": "<pad>", "token_types": False},
 }
 HOW = {
     "sentence-transformers": "Reads everything from the folder: pooling, prompt, length, dimensions.",
@@ -140,15 +140,17 @@ def serve_page() -> str:
 def _others(results: dict[str, list[dict[str, Any]]]) -> str:
     """Return a table with a row for each export: the smallest cosine of each precision, and other token ids."""
     rows: list[list[object]] = []
+    of_files = {row["precision"] for opened in results.values() for row in opened}
+    precisions = [precision for precision in SMALLEST_COSINE if precision in of_files]
     for name, opened in results.items():
         measured = [row for row in opened if row["smallest_cosine"] is not None]
         cosines = [
             f"{min(row['smallest_cosine'] for row in measured if row['precision'] == precision):.6f}"
-            for precision in SMALLEST_COSINE
+            for precision in precisions
         ]
         different = {row["runtime"].split(" ")[0]: len(row["different_token_ids"]) for row in measured}
         rows.append([name, *cosines, ", ".join(f"{runtime} {count}" for runtime, count in different.items() if count)])
-    return Table(["export", *SMALLEST_COSINE, "other token ids, of 200"], rows).markdown()
+    return Table(["export", *precisions, "other token ids, of 200"], rows).markdown()
 
 
 def _section(runtime: Runtime) -> str:

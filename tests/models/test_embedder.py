@@ -162,6 +162,14 @@ def test_what_is_no_list_of_strings_is_refused(encoder_folders: dict[str, Path],
         _embedder(encoder_folders["bert"]).encode(sentences)
 
 
+def test_only_a_token_that_a_text_has_needs_an_embedding(encoder_folders: dict[str, Path]) -> None:
+    embedder = _embedder(encoder_folders["bert"])
+    embedder.tokenizer.add_tokens(["newtok"])
+    assert embedder.encode(["a token"]).shape == (1, 32)
+    with pytest.raises(ModelError, match="has the token 'newtok', but the encoder no embedding for it: use its own"):
+        embedder.encode(["a token", "a newtok"])
+
+
 # Languages
 
 

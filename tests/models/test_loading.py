@@ -35,6 +35,8 @@ def test_a_run_without_a_checkpoint_is_called_unfinished(tmp_path: Path) -> None
     (tmp_path / "run_state.json").write_text('{"identity": {}, "finished_at_step": null}')
     with pytest.raises(ModelError, match="is unfinished: it has no checkpoint to open: .*(--)?resume"):
         load_encoder(str(tmp_path))
+    with pytest.raises(ModelError, match=f"the run in {tmp_path} is unfinished"):
+        load_encoder(str(tmp_path.parent), subfolder=tmp_path.name)
 
 
 def test_a_mistyped_folder_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

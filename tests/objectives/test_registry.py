@@ -117,7 +117,7 @@ def test_order_is_retained_and_values_are_of_their_types() -> None:
             {"representation_translation": {"head_layers": 1.5}},
             "objectives.representation_translation.head_layers takes a whole number, not 1.5",
         ),
-        ({"matryoshka": {"dims": ["x"]}}, "objectives.matryoshka.dims takes a list of whole numbers, not ['x']"),
+        ({"matryoshka": {"dims": ["x"]}}, "objectives.matryoshka.dims takes a list of whole numbers, not 'x' (item 0)"),
         (
             {"representation_translation": {"direction": "bot"}},
             "objectives.representation_translation.direction 'bot' is unknown: use source_to_target, "

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from card_facts import ENCODING
 
 from hf_xsent import check_runtimes
 from hf_xsent.errors import ModelError, OutputError
@@ -118,6 +119,18 @@ def test_a_folder_with_spaces_is_one_word_in_the_shell(snippet: str) -> None:
     facts = {"prompt": "", "pooling": "mean", "max_length": 64, "normalize": True, "truncated": False}
     words = shlex.split(runtime.code(facts, next(iter(runtime.files)), "my export", "my export"))
     assert not {"my", "export"} & {*words} and any("my export" in word for word in words)
+
+
+def test_the_reference_computes_in_float32_whatever_the_precision_of_the_export(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = json.loads((exported / "config.json").read_text("utf-8"))
+    (exported / "config.json").write_text(json.dumps(config | {"dtype": "float16"}), "utf-8")
+    codes: list[str] = []
+    monkeypatch.setattr(runtimes, "RUNTIMES", RUNTIMES[:1])
+    monkeypatch.setattr(check, "_run", lambda _, code, *__: codes.append(code) or _answer())
+    assert [result.precision for result in check_runtimes(exported)] == ["float16"]
+    assert ".float()" in codes[0] and ".float()" not in RUNTIMES[0].code(ENCODING, "", "out", "out")
 
 
 @pytest.mark.slow

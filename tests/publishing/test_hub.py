@@ -206,7 +206,7 @@ def test_an_incomplete_card_is_refused(exported: Path, field: str) -> None:
     card = ModelCard((exported / "README.md").read_text("utf-8"))
     card.data.pop(field)
     (exported / "README.md").write_text(str(card), "utf-8")
-    assert f"README.md states no {field}: run hf-xsent publish" in _refused(exported)
+    assert f"README.md states no {field}: publish it with " in _refused(exported)
     (exported / "README.md").write_text("---\nlicense: [\n---\n", "utf-8")
     assert "has unreadable metadata" in _refused(exported)
 

@@ -225,9 +225,10 @@ def test_an_incomplete_card_is_not_published(
     (exported / "README.md").unlink()
     write_json(exported / "training.json", {})
     assert main(["publish", str(exported), "org/mine"]) == 2
-    assert (
-        "README.md states no license and no language and no base_model: run hf-xsent publish" in capsys.readouterr().err
-    )
+    advice = "README.md states no license and no language and no base_model: publish it with "
+    assert f"{advice}--license apache-2.0 and --languages" in capsys.readouterr().err
+    with pytest.raises(OutputError, match=f"{advice}license apache-2.0 and languages de sw en and base_model ORG"):
+        publish(str(exported), "org/mine")
     assert main(["publish", str(tmp_path), "org/mine"]) == 2
     assert "is not an export: write one with hf-xsent export" in capsys.readouterr().err
 

@@ -245,16 +245,20 @@ def test_an_older_export_is_replaced_only_when_asked(encoder_folders: dict[str, 
     assert _names(tmp_path)[0] == "out" and not any(name.endswith(".part") for name in _names(tmp_path))
 
 
-def test_a_run_is_not_replaced_by_an_export(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["checkpoint-500", "run_state.json", "trainer_state.json"])
+def test_a_run_or_checkpoint_is_not_replaced_by_an_export(
+    encoder_folders: dict[str, Path], tmp_path: Path, name: str
+) -> None:
     model, tokenizer = _model(encoder_folders["bert"])
     folder = export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False)
-    (folder / "checkpoint-500").mkdir()
+    (folder / name).mkdir()
     with pytest.raises(OutputError, match="is not an export"):
         export_sentence_transformer(model, folder, tokenizer, overwrite=True, verify=False)
 
 
-def test_an_empty_folder_may_be_written_into(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    model, tokenizer = _model(encoder_folders["bert"])
+@pytest.mark.parametrize("kind", [str, Path])
+def test_an_empty_folder_may_be_written_into(encoder_folders: dict[str, Path], tmp_path: Path, kind: Any) -> None:
+    model, tokenizer = _model(encoder_folders["bert"])[0], kind(encoder_folders["bert"])
     (tmp_path / "out").mkdir()
     assert (export_sentence_transformer(model, tmp_path / "out", tokenizer, verify=False) / "modules.json").is_file()
 
@@ -340,7 +344,10 @@ def test_a_tokenizer_of_another_encoder_is_refused(encoder_folders: dict[str, Pa
     model, _ = _model(encoder_folders["bert"])
     tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"])
     tokenizer.add_tokens([f"new{number}" for number in range(50)])
-    with pytest.raises(ModelError, match="tokenizer"):
+    with pytest.raises(ModelError, match=f"tokenizer .* has {len(tokenizer)} tokens, but the encoder only "):
+        export_sentence_transformer(model, tmp_path / "out", tokenizer)
+    tokenizer = AutoTokenizer.from_pretrained(encoder_folders["bert"], pad_token=None)
+    with pytest.raises(ModelError, match="tokenizer .* has no padding token: set pad_token and save it"):
         export_sentence_transformer(model, tmp_path / "out", tokenizer)
     assert not (tmp_path / "out").exists()
 

@@ -125,8 +125,20 @@ def test_the_number_of_pieces_is_at_most_the_given_one(tokenizer: PreTrainedToke
 def test_texts_without_languages_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="texts takes a mapping"):
         trim_vocabulary("org/none", tmp_path / "trimmed", ["Ein Hund."])  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="texts of 'de' are one string: give a list"):
-        trim_vocabulary("org/none", tmp_path / "trimmed", {"de": "Ein Hund."})
+    for texts in ("Ein Hund.", 5):
+        with pytest.raises(DataError, match=f"texts of 'de' are {texts!r}: give a list"):
+            trim_vocabulary("org/none", tmp_path / "trimmed", {"de": texts})
+
+
+def test_texts_and_tokenizers_that_do_not_fit_are_named(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(encoder_folders["bert"], tmp_path / "bert")
+    with pytest.raises(DataError, match="^sentence 1 of 'de' is None, not text: remove it$"):
+        trim_vocabulary(str(folder), tmp_path / "trimmed", {"de": ["Ein Hund.", None]})
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens(["newtok"])
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(ModelError, match=f"has {len(tokenizer)} tokens, but the encoder only "):
+        trim_vocabulary(str(folder), tmp_path / "trimmed", {"de": ["Ein Hund."]})
 
 
 def test_an_existing_output_is_refused_before_texts_are_read(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from hf_xsent.errors import RecipeError, naming_flags
@@ -199,8 +200,10 @@ def test_a_value_becomes_one_of_its_type(value: Any, hint: Any, expected: Any) -
         ("maybe", bool, "key takes true or false, not 'maybe'"),
         (True, str, "key takes text, not True"),
         ("yes", bool, "key takes true or false, not 'yes'"),
-        ([1, "x"], list[int] | None, "key takes a list of whole numbers, not [1, 'x']"),
-        ({"a": 1}, list[str], "key takes a list, not {'a': 1}"),
+        ([1, "x"], list[int] | None, "key takes a list of whole numbers, not 'x' (item 1)"),
+        ({"a": 1}, list[str], "key takes a list of text, not {'a': 1}"),
+        (["a", ["b"]], list[str], "key takes a list of text, not ['b'] (item 1)"),
+        ([torch.nn.Sequential(torch.nn.Tanh())], list[str], "key takes a list of text, not a Sequential (item 0)"),
         ([1], float | str, "key takes a number or text, not [1]"),
         ("step", _Strategy | str, "key 'step' is unknown: use no, steps; did you mean 'steps'?"),
     ],
@@ -246,7 +249,7 @@ def test_the_words_after_a_flag_become_a_value(words: list[str], hint: Any, expe
         ([], list[str] | dict[str, Any] | None, "--key needs a value"),
         (["1", "2"], float, "--key takes one value, not '1 2'"),
         (["x"], float, "--key takes a number, not 'x'"),
-        (["1", "x"], list[int], "--key takes a list of whole numbers, not ['1', 'x']"),
+        (["1", "x"], list[int], "--key takes a list of whole numbers, not 'x' (item 1)"),
     ],
 )
 def test_a_flag_with_other_words_is_one_sentence(words: list[str], hint: Any, error: str) -> None:
@@ -290,7 +293,7 @@ def test_a_mapping_may_be_text_in_flags_recipes_and_python(text: str) -> None:
         ({"sed": 1}, {}, "run.yaml: unknown key 'sed'; did you mean 'seed'?"),
         ({3: 1}, {}, "run.yaml: unknown key 3: use one of learning_rate, data, languages, seed, name"),
         ({"seed": "x"}, {}, "run.yaml: seed takes a whole number, not 'x'"),
-        ({"languages": {"de": 1}}, {}, "run.yaml: languages takes a list, not {'de': 1}"),
+        ({"languages": {"de": 1}}, {}, "run.yaml: languages takes a list of text, not {'de': 1}"),
         ({"data": {"de": {"a": 1}}}, {}, "run.yaml: data: de takes text, a number or a list of them, not {'a': 1}"),
         ({}, {"sed": ["1"]}, "unknown flag --sed; did you mean 'seed'?"),
         ({}, {"seed": ["x"]}, "--seed takes a whole number, not 'x'"),

@@ -195,7 +195,7 @@ def test_a_card_without_a_known_run_asks_for_its_facts(
     model = DapForSentenceEmbedding.from_backbone(str(folder))
     export_sentence_transformer(model, tmp_path / "out", AutoTokenizer.from_pretrained(folder), verify=False)
     assert main(["publish", str(tmp_path / "out"), "org/mine", "--license", "mit", "--dry_run"]) == 2
-    assert "states no language and no base_model: run hf-xsent publish" in capsys.readouterr().err
+    assert "states no language and no base_model: publish it with --languages de sw en and " in capsys.readouterr().err
 
 
 def test_automodel_loads_an_export_without_a_warning(

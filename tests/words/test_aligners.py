@@ -169,6 +169,13 @@ def test_words_after_the_maximum_length_have_no_links(encoder_folders: dict[str,
     assert max(i for i, _ in aligner.align(long, long)[0]) < 6
 
 
+def test_a_token_without_an_embedding_raises(encoder_folders: dict[str, Path]) -> None:
+    aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]))
+    aligner.tokenizer.add_tokens(["newtok"])
+    with pytest.raises(ModelError, match="has the token 'newtok', but the encoder no embedding for it"):
+        aligner.align(_words(["The dog"]), _words(["Der newtok"]))
+
+
 def test_hidden_states_that_are_not_finite_raise(encoder_folders: dict[str, Path]) -> None:
     aligner = EmbeddingAligner.from_pretrained(str(encoder_folders["bert"]))
     with torch.no_grad():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy, deepcopy
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def loading_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def load_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     """Load the config of a model folder or Hub id."""
-    check_finished(name_or_path)
+    check_finished(Path(name_or_path, hub.get("subfolder", "")))
     with loading_errors(name_or_path, "readable config.json"):
         return AutoConfig.from_pretrained(name_or_path, **hub)
 
@@ -101,10 +102,11 @@ def load_encoder_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
 
 def load_tokenizer(name_or_path: str, **hub: Any) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model folder or Hub id."""
-    check_finished(name_or_path)
+    folder = Path(name_or_path, hub.get("subfolder", ""))
+    check_finished(folder)
     files = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
-    if is_local(name_or_path) and not any((Path(name_or_path) / file).is_file() for file in files):
-        raise ModelError(f"the model folder {name_or_path!r} holds no tokenizer: save one into it (tokenizer.json)")
+    if is_local(name_or_path) and not any((folder / file).is_file() for file in files):
+        raise ModelError(f"the model folder {str(folder)!r} holds no tokenizer: save one into it (tokenizer.json)")
     with loading_errors(name_or_path, "readable tokenizer"):
         return AutoTokenizer.from_pretrained(name_or_path, **hub)
 
@@ -125,6 +127,15 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig
         )
     if tokenizer.pad_token is None:
         raise ModelError(f"the tokenizer {tokenizer.name_or_path!r} has no padding token: set pad_token and save it")
+
+
+def check_ids(ids: Iterable[Iterable[int]], tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
+    """Raise an error if a token of these sentences has no embedding in the encoder of this config."""
+    if (largest := max(chain.from_iterable(ids), default=0)) >= config.vocab_size:
+        raise ModelError(
+            f"the tokenizer {tokenizer.name_or_path!r} has the token {tokenizer.convert_ids_to_tokens(largest)!r}, but "
+            "the encoder no embedding for it: use its own tokenizer, or add it by model.resize_token_embeddings"
+        )
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:

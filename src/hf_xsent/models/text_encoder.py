@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.errors import DataError, ModelError, did_you_mean
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows, usual_tokens
 from hf_xsent.models.families import family
+from hf_xsent.models.loading import check_ids
 from hf_xsent.tensors.packing import POOLINGS
 
 _SENTENCES_PER_TOKENIZER_CALL = 4096
@@ -207,6 +208,7 @@ class TextEncoder(SentenceTransformerMethods):
                     raise ModelError(f"encode takes a list of strings, but sentence {row} is {sentence!r}: remove it")
             texts = [self.prompt + sentence for sentence in block]
             batch = self.tokenizer(texts, truncation=True, max_length=self.max_length)
+            check_ids(batch["input_ids"], self.tokenizer, self.config.encoder_config)
             ids += batch["input_ids"]
             if self.cut is not None:  # tokenizers in Python have no encodings
                 rows = zip(texts, batch.encodings or (), strict=False)

@@ -28,7 +28,8 @@ from hf_xsent.publishing.runtimes import Runtime, resource, runtimes_of, runtime
 
 logger = logging.getLogger(__name__)
 
-SMALLEST_COSINE = {"float32": 0.9999, "float16": 0.999, "q8_0": 0.99, "int8": 0.95}  # at equal token ids
+# at equal token ids
+SMALLEST_COSINE = {"float32": 0.9999, "float16": 0.999, "bfloat16": 0.99, "q8_0": 0.99, "int8": 0.95}
 _LARGEST_LENGTH_DIFFERENCE = 0.02
 _BATCH = 32
 _ALONE = 5  # each fifth text is also encoded alone
@@ -77,7 +78,7 @@ def check_runtimes(folder: str | Path, node: str | None = None) -> list[Opened]:
             size = sum(path.stat().st_size for path in (folder / file).parent.glob(f"{Path(file).stem}.*"))
             if not size:
                 continue
-            opened = Opened(runtime.title, installed, file, precision, size, len(sentences))
+            opened = Opened(runtime.title, installed, file, precision or facts["dtype"], size, len(sentences))
             if not installed:
                 results.append(replace(opened, problem="not checked: it is not installed"))
                 continue

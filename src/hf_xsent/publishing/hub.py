@@ -113,9 +113,8 @@ def check_card(text: str, path: Path) -> None:
     fields = card_metadata(text, path)
     started = {"base_model"} if NOT_ON_THE_HUB in text else set()
     if missing := [field for field in _CARD_FIELDS if not fields.get(field) and field not in started]:
-        flags = "; ".join(_CARD_FIELDS[field] for field in missing)
-        names = " and no ".join(missing)
-        raise OutputError(f"{path} states no {names}: run hf-xsent publish {path.parent} ORG/NAME with {flags}")
+        flags = " and ".join(_CARD_FIELDS[field] for field in missing)
+        raise OutputError(f"{path} states no {' and no '.join(missing)}: publish it with {flags}")
     known = resource("licenses.txt").split()
     for name in listed(fields["license"]):
         if name not in known:

@@ -15,7 +15,7 @@ from hf_xsent.pages.tables import Table
 
 ONNX, ONNX_INT8, OPENVINO = "onnx/model.onnx", "onnx/model_quantized.onnx", "openvino/openvino_model.xml"
 GGUF = {"float16": "gguf/model-f16.gguf", "q8_0": "gguf/model-q8_0.gguf"}
-_WEIGHTS = {"model.safetensors": "float32"}
+_WEIGHTS = {"model.safetensors": ""}  # in the precision of the export
 _ONNX = {ONNX: "float32", ONNX_INT8: "int8"}
 _GGUF = {file: precision for precision, file in GGUF.items()}
 

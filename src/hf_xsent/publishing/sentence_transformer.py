@@ -16,7 +16,7 @@ from transformers import Trainer
 from hf_xsent.errors import ModelError, import_extra
 from hf_xsent.files import file_digest, is_local, writing
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.loading import SETTINGS, load_tokenizer, quiet_loading
+from hf_xsent.models.loading import SETTINGS, check_tokenizer, load_tokenizer, quiet_loading
 from hf_xsent.models.saved_form import save_model
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.sentence_transformer_files import read_json
@@ -65,13 +65,9 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         if not isinstance(model, str | Path):
             raise ModelError("average is for a model in a folder: save this one, and export its folder")
         average_weights(embedder, str(model), settings.average)
-    config = embedder.model.config
     if embedder.model.not_plain is not None:
         raise ModelError(f"this model cannot be exported: {embedder.model.not_plain}")
-    if len(embedder.tokenizer) > config.encoder_config.vocab_size:
-        raise ModelError(
-            "the tokenizer has more pieces than the encoder has embeddings: give the model's own tokenizer"
-        )
+    check_tokenizer(embedder.tokenizer, embedder.model.config.encoder_config)
 
     config_file = read_json(str(model), "config.json") if isinstance(model, str | Path) else {}
     if any(name.endswith(_TASK_HEADS) for name in config_file.get("architectures") or ()):
@@ -153,8 +149,8 @@ def _add_formats(settings: ExportSettings, folder: Path) -> None:
 def _embedder(model: SentenceEncoder | str | Path, settings: ExportSettings) -> SentenceEmbedder:
     tokenizer = settings.tokenizer
     options: dict[str, Any] = {"max_length": settings.max_length, "dim": settings.dim}
-    if isinstance(tokenizer, str):
-        tokenizer = load_tokenizer(tokenizer)
+    if isinstance(tokenizer, str | Path):
+        tokenizer = load_tokenizer(str(tokenizer))
     if isinstance(model, SentenceEncoder):
         tokenizer = tokenizer or model.find_tokenizer()
         if tokenizer is None:

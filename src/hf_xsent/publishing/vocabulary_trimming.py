@@ -24,10 +24,11 @@ from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.readers.sources import refuse_table
-from hf_xsent.errors import DataError, ModelError
+from hf_xsent.errors import DataError, ModelError, shortened
 from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import RobertaBackbone, family
+from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.pages.tables import Table
 from hf_xsent.publishing.export_folder import check_replaceable
@@ -76,6 +77,7 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     check_replaceable(Path(settings.output), settings.overwrite)
     texts = _texts(settings)
     embedder = SentenceEmbedder.from_pretrained(settings.model, device="cpu")
+    check_tokenizer(embedder.tokenizer, embedder.model.config.encoder_config)
     table = PieceTable(embedder.tokenizer)
     words = word_shares(embedder.tokenizer, texts)
     prompts = [prompt for prompt in (embedder.prompt, *(embedder.model.config.prompts or {}).values()) if prompt]
@@ -108,8 +110,8 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
 def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
     """Return the sentences of each language, from Python, text files and both sides of pairs."""
     for language, sentences in (settings.texts or {}).items():
-        if isinstance(sentences, str):
-            raise DataError(f"texts of {language!r} are one string: give a list of sentences")
+        if isinstance(sentences, str) or not isinstance(sentences, Iterable):
+            raise DataError(f"texts of {language!r} are {shortened(sentences)}: give a list of sentences")
     pairs_of = resolve_sources(settings.data, target_language=settings.target_language) if settings.data else {}
     files_of = resolve_sources(settings.text, target_language="und") if settings.text else {}
     known = [*dict.fromkeys((*(settings.texts or {}), *pairs_of, *files_of))]
@@ -145,7 +147,9 @@ def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable
     shares: Words = {}
     for language, sentences in texts.items():
         counts: Counter[str] = Counter()
-        for sentence in Progress(sentences, desc=f"words of {language}", unit=" sentences"):
+        for row, sentence in enumerate(Progress(sentences, desc=f"words of {language}", unit=" sentences")):
+            if not isinstance(sentence, str):
+                raise DataError(f"sentence {row} of {language!r} is {sentence!r}, not text: remove it")
             text = normalizer.normalize_str(sentence) if normalizer is not None else sentence
             counts.update([text] if splitter is None else [word for word, _ in splitter.pre_tokenize_str(text)])
         if not counts:

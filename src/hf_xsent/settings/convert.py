@@ -31,7 +31,7 @@ def convert(where: str, value: Any, hint: Any) -> Any:
         )
     converted = _converted(value, kinds)
     if converted is _UNFIT:
-        raise RecipeError(f"{where} takes {describe_type(hint)}, not {shortened(value)}")
+        raise RecipeError(f"{where} takes {describe_type(hint)}, not {_unfit(value, kinds)}")
     return converted
 
 
@@ -69,9 +69,19 @@ def members(hint: Any) -> tuple[Any, ...]:
 def describe_type(hint: Any) -> str:
     """Describe a type for an error: ``a number``, ``a list of whole numbers``."""
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", dict: "a mapping"}
-    words |= {list: "a list", tuple: "a list", list[int]: "a list of whole numbers", list[float]: "a list of numbers"}
+    words |= {list: "a list", tuple: "a list", list[str]: "a list of text"}
+    words |= {list[int]: "a list of whole numbers", list[float]: "a list of numbers"}
     kinds = [kind if kind in words else get_origin(kind) or kind for kind in members(hint) if kind is not type(None)]
     return " or ".join(dict.fromkeys(words.get(kind, str(kind)) for kind in kinds))
+
+
+def _unfit(value: Any, kinds: Sequence[Any]) -> str:
+    """Show a value that is of none of these types; of a list, the first item that does not fit."""
+    types = [members(get_args(kind)[0]) for kind in kinds if get_origin(kind) in (list, tuple)]
+    if not types or not isinstance(value, list | tuple):
+        return shortened(value)
+    number = next(number for number, item in enumerate(value) if _converted(item, types[0]) is _UNFIT)
+    return f"{shortened(value[number])} (item {number})"
 
 
 def _converted(value: Any, kinds: Sequence[Any]) -> Any:

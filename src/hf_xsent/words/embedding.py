@@ -16,6 +16,7 @@ from hf_xsent.errors import DataError, ModelError, shortened
 from hf_xsent.models.batching import batches_by_length, pad_rows, usual_tokens
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import family
+from hf_xsent.models.loading import check_ids
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.tensors.packing import pack, unpack
 from hf_xsent.tensors.word_grid import standardize_pairs
@@ -83,6 +84,8 @@ class EmbeddingAligner:
         if not sources:
             return []
         sides = [_Pieces(self.tokenizer, side, self.max_length, self.prompt) for side in (sources, targets)]
+        for side in sides:
+            check_ids(side.ids, self.tokenizer, self.model.config.encoder_config)
         links: list[list[Link]] = [[] for _ in sources]
         with_words = [row for row, words in enumerate(zip(*(side.words for side in sides), strict=True)) if all(words)]
         lengths = [2 * max(len(side.ids[row]) for side in sides) for row in with_words]
