@@ -182,6 +182,10 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
         ({"methods": {"no": {"train": False, "encoder_layers": 1}}}, "methods.no: an untrained method has all layers"),
         ({"tasks": {"tatoeba": {"data": "/nowhere"}}}, "no such file or folder: /nowhere"),
         ({"model": "/nowhere/model"}, "'/nowhere/model' is not a folder"),
+        (
+            {"methods": {"TR": {"per_device_train_batch_size": 32}}, "budget": {"pairs": 99}},
+            "methods.TR: a step of 32 pairs is more than the 16 training pairs, so that steps do not add up to",
+        ),
     ],
 )  # fmt: skip
 def test_what_recipes_and_tasks_ask_for_is_checked_before_any_run(study: StudyFile, changes: dict[str, Any], told: str):

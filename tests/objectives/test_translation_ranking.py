@@ -40,7 +40,7 @@ def _by_loop(
 
     def is_negative(i: int, j: int) -> bool:
         identities = [identity for identity in (source_identity, target_identity) if identity]
-        return not any(identity[i] == identity[j] for identity in identities)
+        return {identity[i] for identity in identities}.isdisjoint(identity[j] for identity in identities)
 
     def direction(logits: list[list[float]], queries: list[list[float]]) -> float:
         losses = []
@@ -65,7 +65,7 @@ def test_the_loss_is_the_equation(
 ) -> None:
     source, target = torch.randn(2, 7, 5, dtype=torch.float64)
     source_identity = [1, 2, 1, 4, 5, 6, 7] if repeated else None  # 0 and 2 share a source
-    target_identity = [1, 2, 3, 4, 2, 2, 7] if repeated else None  # 1, 4 and 5 share a target
+    target_identity = [11, 12, 13, 6, 12, 12, 5] if repeated else None  # 1, 4 and 5 share a target; 3's is 5's source
     loss = translation_ranking_loss(
         source,
         target,
@@ -195,13 +195,15 @@ def test_the_objective_passes_on_its_settings(mask_repeated: bool) -> None:
 
 
 def _with_negatives_by_loop(
-    source: Tensor, target: Tensor, negatives: Tensor, identity: list[int], own: list[int], own_side: bool
+    source: Tensor, target: Tensor, negatives: Tensor, identity: list[int], own: list[list[int]], own_side: bool
 ) -> float:
-    """One direction, term by term: all negatives are candidates of all queries, except copies of the translation."""
+    """One direction, term by term: all negatives are candidates of all queries, except copies of its pair."""
     sources, targets, losses = source.tolist(), target.tolist(), []
     for i, query in enumerate(sources):
-        others = [one for j, one in enumerate(targets) if j == i or own[j] != own[i]]
-        others += [one for one, same in zip(negatives.tolist(), identity, strict=True) if same != own[i]]
+        others = [*targets]
+        others += [
+            one for one, same in zip(negatives.tolist(), identity, strict=True) if same not in (own[0][i], own[1][i])
+        ]
         others += [one for j, one in enumerate(sources) if j != i and own_side]
         logits = [_cosine(query, one) / 0.3 for one in others]
         losses.append(math.log(sum(map(math.exp, logits))) - _cosine(query, targets[i]) / 0.3)
@@ -216,7 +218,7 @@ def test_mined_negatives_are_candidates_of_all_queries(
     source, target = torch.randn(2, 6, 5, dtype=torch.float64)
     of_source, of_target = torch.randn(3, 5, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64)
     own = [[1, 2, 3, 4, 5, 6], [11, 12, 13, 14, 15, 16]]
-    identity = [[2, 70, 71], [80, 81, 14, 82, 14, 83, 2]]  # copies of own sentences; 2 is a source, not a target
+    identity = [[2, 70, 71], [80, 81, 14, 82, 14, 83, 2]]  # with copies of own sentences: 2 is a source
     monkeypatch.setattr(translation_ranking, "LOGITS_AT_ONCE", logits_at_once)
     objective = TranslationRanking(
         TranslationRanking.Settings(temperature=0.3, symmetric=symmetric, own_side=own_side, hard_negatives=2),
@@ -234,9 +236,9 @@ def test_mined_negatives_are_candidates_of_all_queries(
         source_negative_number=torch.zeros(3),
         target_negative_number=torch.arange(7) % 2,
     )
-    expected = _with_negatives_by_loop(source, target, of_target, identity[1], own[1], own_side)
+    expected = _with_negatives_by_loop(source, target, of_target, identity[1], own, own_side)
     if symmetric:
-        expected = (expected + _with_negatives_by_loop(target, source, of_source, identity[0], own[0], own_side)) / 2
+        expected = (expected + _with_negatives_by_loop(target, source, of_source, identity[0], own, own_side)) / 2
     assert objective.sentence_loss(pairs).item() == pytest.approx(expected, rel=1e-10)
     plain = TranslationRanking(TranslationRanking.Settings(temperature=0.3, symmetric=symmetric), cast(Parts, None))
     assert plain.sentence_loss(pairs).item() < expected

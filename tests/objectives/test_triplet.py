@@ -114,9 +114,9 @@ def test_weights_of_both_costs_mean_the_same_where_every_negative_is_wrong() -> 
 @pytest.mark.parametrize("negatives", [1, 3])
 def test_repeated_sentences_are_no_negatives(negatives: int) -> None:
     source, target = torch.randn(2, 4, 5, dtype=torch.float64)
-    target[2] = target[0]
-    identities = (torch.tensor([0, 1, 2, 3]), torch.tensor([0, 1, 0, 3]))
-    same = {(0, 2), (2, 0)}
+    target[2], source[3] = target[0], target[1]
+    identities = (torch.tensor([0, 1, 2, 11]), torch.tensor([10, 11, 10, 13]))
+    same = {(0, 2), (2, 0), (1, 3), (3, 1)}
     if negatives == 1:
         loss = triplet_ranking_loss(source, target, 0.3, 1, *identities).item()
         assert loss == pytest.approx(_slow(source, target, 0.3, same))

@@ -154,13 +154,14 @@ def test_a_static_embedding_trains(model: SentenceTransformer, pairs: Pairs) -> 
 
 
 def test_further_columns_are_hard_negatives_of_the_translation(model: SentenceTransformer, pairs: Pairs) -> None:
-    """A copy of a translation is no negative of it."""
+    """A copy of a sentence of a pair is no negative of it."""
     columns = [list(side) for side in zip(*pairs, strict=True)]
     columns += [columns[1][1:] + columns[1][:1], columns[0]]
     vectors = [model.encode(column, convert_to_tensor=True) for column in columns]
     numbers = torch.arange(len(pairs))
     expected = translation_ranking_loss(
         *vectors[:2],
+        source_identity=numbers + 100,
         target_identity=numbers,
         target_negatives=(torch.cat(vectors[2:]), torch.cat((numbers.roll(-1), numbers + 100))),
     )

@@ -102,7 +102,7 @@ def test_after_the_last_step_the_log_says_what_follows(caplog: pytest.LogCapture
 
 # Signals
 
-ARGUMENTS, STATE = SimpleNamespace(world_size=1), SimpleNamespace()
+ARGUMENTS, STATE = SimpleNamespace(device="cpu"), SimpleNamespace()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -85,6 +86,25 @@ def test_a_run_and_its_checkpoints_state_their_facts_without_private_paths(run: 
     of_checkpoint = ModelFacts.read(run.out / "checkpoint-3")
     assert of_checkpoint.sentences()[0] == "Training took 3 steps of 4 pairs (1.00 epochs)."
     assert replace(of_checkpoint, stages=facts.stages) == facts
+
+
+@pytest.mark.parametrize(
+    ("share", "averaged", "after"), [(0.0, "", 30), (0.3, ", averaged with those of the start, whose share is 0.3", 20)]
+)
+def test_a_card_names_the_best_step_also_of_weights_that_were_averaged_since(
+    run: Run, monkeypatch: pytest.MonkeyPatch, share: float, averaged: str, after: int
+) -> None:
+    accuracy_at = {0: 10.0, 3: 30.0, 6: 20.0}
+
+    def measured(trainer: Any, _: Any) -> dict[str, float]:
+        return {"accuracy": accuracy_at[trainer.state.global_step]}
+
+    monkeypatch.setattr(AlignmentTrainer, "_measure_dev", measured)
+    run.start(share_of_start=share)
+    assert ModelFacts.read(run.out).sentences()[1:] == [
+        f"The weights are those of step 3, the best on the dev pairs{averaged}.",
+        f"Accuracy@1 on dev pairs was 10.00 before training and is {after}.00 after it.",
+    ]
 
 
 @pytest.mark.parametrize(("before", "told"), [(50.0, True), (100.0, False)])

@@ -27,6 +27,7 @@ MIXES: dict[str, dict[str, Any]] = {
     "TR of several widths": {"matryoshka": RANKING | {"dims": [32, 8]}},
     "TR + distillation": {"translation_ranking": RANKING, "distillation": 5.0},
     "DAP": {"translation_ranking": RANKING, "representation_translation": BOTH},
+    "DAP of padded positions": {"representation_translation": BOTH | {"positions": "padded"}},
     "WACSE": {
         "translation_ranking": RANKING | {"weight": 0.8},
         "aligned_word_prediction": 0.1,
@@ -90,7 +91,8 @@ def _gradients(rank: int, world: int, folder: str, pairs: Pairs) -> dict[str, Te
         gradients[f"{mix}, accumulated"] = _gradient(model)
         model.zero_grad()
 
-        cached_loss(caching_trainer(), parallel, _batch(folder, own), 2).loss.backward()
+        per_chunk = -(-len(own) // 2) if "padded" in mix else 2  # processes agree on the positions of each chunk
+        cached_loss(caching_trainer(), parallel, _batch(folder, own), per_chunk).loss.backward()
         gradients[f"{mix}, cached"] = _gradient(model)
     return gradients
 

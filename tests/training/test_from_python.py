@@ -512,18 +512,32 @@ def test_the_recipe_has_the_adapters_and_the_mix_of_the_run(
     assert recipe.items() >= (adapters | {"alpha": 0.25, "target_language": "en"}).items()
 
 
+NEGATIVES = {"translation_ranking": {"hard_negatives": 2}}
+
+
 @pytest.mark.parametrize(
-    ("objectives", "reason"),
+    ("objectives", "fields", "reason"),
     [
-        ({"translation_ranking": {"hard_negatives": 2}}, "hard_negatives need mined negatives, but no pair has any"),
-        (RANKING | {"word_translation_ranking": 1.0}, "the objectives need word links, but no pair has any"),
+        (NEGATIVES, {}, "hard_negatives need target_negatives, but no pair has any: train on the JSONL of"),
+        (
+            NEGATIVES,
+            {"source_negatives": ["Ja."]},
+            "no pair has any: set symmetric: true, which reads source_negatives",
+        ),
+        (RANKING | {"word_translation_ranking": 1.0}, {}, "the objectives need word links, but no pair has any"),
     ],
 )
 def test_pairs_without_what_the_objectives_read_are_refused(
-    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, objectives: dict[str, Any], reason: str
+    encoder_folders: dict[str, Path],
+    tmp_path: Path,
+    pairs: Pairs,
+    objectives: dict[str, Any],
+    fields: dict[str, Any],
+    reason: str,
 ) -> None:
+    records = [{"source": source, "target": target} | fields for source, target in pairs]
     with pytest.raises(RecipeError, match=reason):
-        _trainer(encoder_folders["bert"], _arguments(tmp_path), {"de": pairs}, objectives=objectives)
+        _trainer(encoder_folders["bert"], _arguments(tmp_path), {"de": records}, objectives=objectives)
 
 
 def test_a_trainer_without_dev_leaves_its_arguments_to_others(

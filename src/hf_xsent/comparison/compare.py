@@ -116,16 +116,16 @@ def list_runs(study: Study) -> list[Run]:
         runs = _plan_runs(study, variants, {name: task.fingerprint for name, task in tasks.items()})
         left = {(run.method, run.pooling) for run in runs if not (run.finished or run.has_model)}
         to_train = [variant for variant in variants if (variant.method.name, variant.pooling) in left]
-        check_data(to_train, tasks.values())
+        check_data(to_train, study.budget, tasks.values())
     return runs
 
 
 def _plan_runs(study: Study, variants: Iterable[Variant], identities: Mapping[str, str]) -> list[Run]:
     """Plan the runs: untrained methods first, then all methods and poolings seed by seed."""
     planned: list[tuple[int, Run]] = []
-    for method, pooling, plan in variants:
-        training = plan.recipe.training
-        steps = study.budget.steps_of(training.train_batch_size * training.gradient_accumulation_steps)
+    for variant in variants:
+        method, pooling, _ = variant
+        steps = study.budget.steps_of(variant.pairs_per_step)
         for number, seed in enumerate(method.seeds):
             recipe = {"cache_dir": str(study.output / "cache")} | method.recipe
             recipe["max_steps"] = 0 if seed is None else steps

@@ -63,6 +63,12 @@ class Variant(NamedTuple):
     pooling: str
     plan: Plan
 
+    @property
+    def pairs_per_step(self) -> int:
+        """The pairs of one step, unless the training pairs are fewer."""
+        training = self.plan.recipe.training
+        return training.train_batch_size * training.gradient_accumulation_steps
+
 
 def run_settings(pooling: str | None, seed: int | None, steps: int, output_dir: str) -> dict[str, Any]:
     """Return the settings of a recipe that the study sets for each run."""
@@ -255,8 +261,8 @@ def check_methods(study: Study, cache_dir: Path) -> list[Variant]:
     return [variant for variants in check_each(checks) for variant in variants]
 
 
-def check_data(variants: Iterable[Variant], tasks: Iterable[EvaluationTask]) -> None:
-    """Read the bitext into the cache, and check that it has the word links and languages that each method needs."""
+def check_data(variants: Iterable[Variant], budget: Budget, tasks: Iterable[EvaluationTask]) -> None:
+    """Read the bitext into the cache, and check that it has what each method and a budget of pairs need."""
     loaded: dict[str, Any] = {}
     for variant in variants:
         if variant.method.seeds != (None,):
@@ -266,6 +272,12 @@ def check_data(variants: Iterable[Variant], tasks: Iterable[EvaluationTask]) -> 
                     loaded[str(data)] = load_train_and_dev(data)
                     _warn_of_measured_pairs(variant.method.name, loaded[str(data)][0], tasks)
                 variant.plan.check_data(*loaded[str(data)])
+                step, pairs = variant.pairs_per_step, len(loaded[str(data)][0])
+                if budget.pairs and step > pairs:
+                    raise RecipeError(
+                        f"a step of {step:,} pairs is more than the {pairs:,} training pairs, so that steps do not add "
+                        "up to budget.pairs: lower per_device_train_batch_size, or give budget.steps"
+                    )
 
 
 def _warn_of_measured_pairs(method: str, train: Bitext | TextSides, tasks: Iterable[EvaluationTask]) -> None:

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.objectives.base import Needs, Parts, PretrainedWeights, SentenceObjective
-from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.pairs import SentencePairs, share_sentence
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declare import setting
 from hf_xsent.tensors.gathering import gather_rows, mean_over_rows
@@ -134,16 +134,11 @@ class MomentumContrast(SentenceObjective):
             with torch.no_grad():
                 keys = F.normalize(self.key_projection(pairs.momentum_target.to(own)).to(kind), dim=1)
             identities = torch.stack((pairs.source_identity, pairs.target_identity), 1)
-            repeated = self._repeated(identities) if self.settings.mask_repeated else None
+            repeated = share_sentence(identities, self.identities) if self.settings.mask_repeated else None
             loss = momentum_contrast_loss(queries, keys, self.queue.to(kind), self.settings.temperature, repeated)
         if self.training:
             self._waiting.append((keys, identities))
         return loss
-
-    def _repeated(self, identities: Tensor) -> Tensor:
-        """Return N × K flags: whether the query's sentence pair and the key's have a sentence in common."""
-        same = [own[:, None] == queued for own in identities.T for queued in self.identities.T]
-        return torch.stack(same).any(0)
 
     def begin_training(self) -> None:
         """Discard the keys of an interrupted step."""

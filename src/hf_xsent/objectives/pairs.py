@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Protocol
 
 import torch
@@ -81,6 +82,18 @@ class SentencePairs:
     def both(self) -> Tensor:
         """2N × d: all sources, then all targets."""
         return torch.cat((self.source, self.target))
+
+
+def share_sentence(pairs: Tensor, others: Tensor) -> Tensor:
+    """Return N × M flags: whether two pairs, rows of the identities of both sentences, have a sentence in common.
+
+    >>> share_sentence(torch.tensor([[1, 2]]), torch.tensor([[2, 3], [3, 4]]))
+    tensor([[ True, False]])
+    """
+    shared = torch.zeros(len(pairs), len(others), dtype=torch.bool, device=pairs.device)
+    for one, other in product(pairs.T, others.T):
+        shared |= one[:, None] == other
+    return shared
 
 
 @dataclass(frozen=True)

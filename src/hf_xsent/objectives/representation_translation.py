@@ -38,6 +38,7 @@ from hf_xsent.objectives.base import Needs, Parts, PretrainedWeights, Sentences,
 from hf_xsent.objectives.pairs import PairTokens, SampledTargets, TokenStates
 from hf_xsent.objectives.settings import VocabularySettings
 from hf_xsent.settings.declare import derived, setting
+from hf_xsent.tensors.gathering import max_over_processes
 from hf_xsent.tensors.packing import PackedSentences, join, pack  # noqa: F401 - pack for the docstring
 
 logger = logging.getLogger(__name__)
@@ -252,7 +253,9 @@ class RepresentationTranslation(TokenObjective):
             parts = [(target, source, True)]
         if self.language_embeddings is not None and pairs.language_ids is None:
             raise ModelError("the RTL head has language embeddings: pass language_ids")
-        start = self.max_length if self.settings.positions == "fixed" else pairs.padded_length
+        start = self.max_length
+        if self.settings.positions == "padded":  # as in one process; all have as many batches and chunks
+            start = max_over_processes(pairs.padded_length, source.device)
         share, unnamed = self.settings.masked_share, replace(pairs, language_ids=None)
         rows = []
         for known, predicted, several in parts:

@@ -14,7 +14,6 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from torch.nn import functional as F
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.objectives.base import SentenceObjective
-from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.pairs import SentencePairs, share_sentence
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declare import setting
 from hf_xsent.tensors.chunked_softmax import chunked_cross_entropy
@@ -74,19 +73,18 @@ def translation_ranking_loss(
     """Compute L_TR, the mean over the pairs.
 
     The margin is subtracted after the division by the temperature, as in the authors' code. ``symmetric`` averages both
-    directions. With identities, a pair that repeats the source or the target of pair i is not a negative of i. With
-    ``own_side``, the other sentences of the query's side are further candidates. Mined negatives of all pairs are
-    further candidates of each query, except copies of its translation. Logits are at least float32, also under
-    autocast. Each process ranks its own queries against the candidates of all processes.
+    directions. With identities, a pair that shares a sentence with pair i is not a negative of i. With ``own_side``,
+    the other sentences of the query's side are further candidates. Mined negatives of all pairs are further candidates
+    of each query, except copies of the sentences of its pair. Logits are at least float32, also under autocast. Each
+    process ranks its own queries against the candidates of all processes.
     """
     identities = [identity for identity in (source_identity, target_identity) if identity is not None]
     source, target = _scaled(source, temperature), _scaled(target, temperature)
     with torch.autocast(source.device.type, enabled=False):
         options = identities, temperature, margin, own_side
-        loss = _ranking(source, target, *options, target_negatives, target_identity)
+        loss = _ranking(source, target, *options, target_negatives)
         if symmetric:
-            backward = _ranking(target, source, *options, source_negatives, source_identity)
-            loss = (loss + backward) / 2
+            loss = (loss + _ranking(target, source, *options, source_negatives)) / 2
     return mean_over_rows(loss, source)
 
 
@@ -98,37 +96,27 @@ def _scaled(vectors: Tensor, temperature: float) -> Tensor:
 def _ranking(
     queries: Tensor,
     candidates: Tensor,
-    identities: Sequence[Tensor],
+    identities: list[Tensor],
     temperature: float,
     margin: float,
     own_side: bool,
     negatives: Negatives | None,
-    own_identity: Tensor | None,
 ) -> Tensor:
-    """Return the cross-entropy of this process's scaled queries, summed; the candidates are those of all processes.
-
-    ``own_identity`` has the identity of each query's positive; copies of it among mined ``negatives`` are masked.
-    """
+    """Return the cross-entropy of this process's scaled queries, summed; the candidates are those of all processes."""
     candidates, first = gather_rows(candidates)
-    numbers = torch.arange(first, first + len(queries), device=queries.device)
-    every = [(identity, gather_rows(identity)[0]) for identity in identities]
-    repeats = [(slice(len(candidates)), *identity) for identity in every]
+    positives = torch.arange(first, first + len(queries), device=queries.device)[:, None]
+    pairs = torch.stack(identities, 1) if identities else positives  # or no pair shares a sentence
+    of_candidates, _ = gather_rows(pairs)
     if own_side:
-        pairs = len(candidates)
-        every.append((numbers, torch.arange(pairs, device=queries.device)))  # the query itself
-        repeats += [(slice(pairs, 2 * pairs), *identity) for identity in every]
-        candidates = torch.cat((candidates, gather_rows(queries)[0]))
+        candidates, of_candidates = torch.cat((candidates, gather_rows(queries)[0])), of_candidates.repeat(2, 1)
     if negatives is not None:
-        if own_identity is not None:
-            repeats.append((slice(len(candidates), None), own_identity, gather_rows(negatives[1])[0]))
+        identity = gather_rows(negatives[1] if identities else torch.full_like(negatives[1], -1))[0][:, None]
+        of_candidates = torch.cat((of_candidates, identity.expand(-1, pairs.shape[1])))
         candidates = torch.cat((candidates, gather_rows(_scaled(negatives[0], temperature))[0].to(candidates.dtype)))
-    positives = numbers[:, None]
 
     def edit_logits(logits: Tensor, rows: slice) -> None:
         """Mask repeats of the query's pair and subtract the margin from the positive, in place."""
-        repeated = torch.zeros_like(logits, dtype=torch.bool)
-        for columns, own, everywhere in repeats:
-            repeated[:, columns] |= own[rows, None] == everywhere
+        repeated = share_sentence(pairs[rows], of_candidates)
         logits.masked_fill_(repeated.scatter_(1, positives[rows], False), -torch.inf)
         logits.scatter_add_(1, positives[rows], logits.new_full(positives[rows].shape, -margin))
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hf_xsent.objectives.base import SentenceObjective
-from hf_xsent.objectives.pairs import SentencePairs
+from hf_xsent.objectives.pairs import SentencePairs, share_sentence
 from hf_xsent.objectives.settings import ObjectiveSettings
 from hf_xsent.settings.declare import setting
 from hf_xsent.tensors.gathering import gather_rows, mean_over_processes, sum_over_processes
@@ -75,8 +75,8 @@ def triplet_ranking_loss(
 ) -> Tensor:
     """Compute the mean cost of the selected negatives of all pairs in both directions.
 
-    With identities, a pair that repeats the source or the target of pair i is not a negative of i. Each process ranks
-    its own queries against the candidates of all processes.
+    With identities, a pair that shares a sentence with pair i is not a negative of i. Each process ranks its own
+    queries against the candidates of all processes.
     """
     identities = [identity for identity in (source_identity, target_identity) if identity is not None]
     with torch.autocast(source.device.type, enabled=False):
@@ -86,9 +86,8 @@ def triplet_ranking_loss(
             candidates, first = gather_rows(candidates)
             cosines = queries @ candidates.T
             positives = torch.arange(first, first + len(queries), device=queries.device)[:, None]
-            negative = torch.ones_like(cosines, dtype=torch.bool).scatter(1, positives, False)
-            for identity in identities:
-                negative &= identity[:, None] != gather_rows(identity)[0]
+            pairs = torch.stack(identities, 1) if identities else positives  # or no pair shares a sentence
+            negative = ~share_sentence(pairs, gather_rows(pairs)[0])
             costs = cosines - cosines.gather(1, positives)
             hardest = cosines.detach().masked_fill(~negative, -torch.inf).argmax(1, keepdim=True)
             selected = torch.zeros_like(negative).scatter(1, hardest, True)

@@ -46,12 +46,10 @@ class Stage:
         read = "unpaired sentences per side" if self.unpaired else "pairs"
         said = [f"Training took {self.steps:,} steps of {self.read_per_step:,} {read} ({self.epochs:.2f} epochs)."]
         said += self.unpaired_sentences("It")
-        if self.best_step is not None:
-            said.append(f"The weights are those of step {self.best_step:,}, the best on the dev pairs.")
-        if self.share_of_start is not None:
-            share = f"{self.share_of_start:g}"
-            said.append(f"The weights are averaged with those of the start, whose share is {share}.")
-        return said
+        best, share = self.best_step, self.share_of_start
+        weights = [] if best is None else [f"those of step {best:,}, the best on the dev pairs"]
+        weights += [] if share is None else [f"averaged with those of the start, whose share is {share:g}"]
+        return [*said, f"The weights are {', '.join(weights)}."] if weights else said
 
     def unpaired_sentences(self, training: str) -> list[str]:
         """State the unpaired text that a training read, which the sentence names."""

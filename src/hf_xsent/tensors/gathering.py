@@ -65,6 +65,14 @@ def sum_over_processes(count: Tensor) -> Tensor:
     return total
 
 
+def max_over_processes(number: int, device: torch.device) -> int:
+    """Return the maximum of a number over all processes."""
+    highest = torch.tensor(number, device=device)
+    if process_count() > 1:
+        dist.all_reduce(highest, dist.ReduceOp.MAX)
+    return int(highest)
+
+
 def mean_over_processes(total: Tensor, count: Tensor) -> Tensor:
     """Return total × world size / count, with a ``count`` summed over processes.
 

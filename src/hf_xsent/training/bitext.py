@@ -15,7 +15,7 @@ from hf_xsent.data.languages import subtags_of
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.in_memory import stored_pairs
-from hf_xsent.data.readers.resolving import resolve_sources, state_columns
+from hf_xsent.data.readers.resolving import language_of_name, resolve_sources, state_columns
 from hf_xsent.data.readers.sources import BitextSource, default_cache_dir, refuse_missing
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
@@ -90,6 +90,13 @@ def _check_unpaired(arguments: DataSettings, files: Sequence[str]) -> None:
         raise RecipeError(f"unpaired takes two files, one per language, not {len(files)}")
     for file in files:
         refuse_missing(Path(file))
+    languages = [language_of_name(file, "und") or "und" for file in files]
+    source, second, target = map(subtags_of, (*languages, arguments.target_language))
+    if source == target != ("und",) or len({second[0], target[0]} - {"und"}) > 1:
+        raise DataError(
+            f"{', '.join(files)}: the names say {' and '.join(languages)}, but the target language is "
+            f"{arguments.target_language}: give its file second, or state that of the second file as target_language"
+        )
 
 
 def languages_of(train: Any, dev: Any, target_language: str) -> set[str]:
@@ -98,7 +105,7 @@ def languages_of(train: Any, dev: Any, target_language: str) -> set[str]:
 
 
 def check_has_what_objectives_read(train: Any, dev: Any, config: Any, target_language: str) -> None:
-    """Raise an error if pairs lack the links, negatives or languages of the objectives; warn of unread negatives."""
+    """Raise an error if pairs lack what the objectives read: links, negatives, languages; warn of unread negatives."""
     if not isinstance(train, Bitext):
         return
     config.check_languages(languages_of(train, dev, target_language))
@@ -106,12 +113,20 @@ def check_has_what_objectives_read(train: Any, dev: Any, config: Any, target_lan
         raise RecipeError(
             "the objectives need word links, but no pair has any: train on the JSONL of hf-xsent align-words"
         )
-    if config.hard_negatives and train.fields.isdisjoint(NEGATIVES):
+    read, mined = negatives_read(config), train.fields.intersection(NEGATIVES)
+    if read and mined.isdisjoint(read):
+        cure = "set symmetric: true, which reads source_negatives, or " if mined else ""
         raise RecipeError(
-            "hard_negatives need mined negatives, but no pair has any: train on the JSONL of hf-xsent mine-negatives"
+            f"hard_negatives need {' or '.join(read)}, but no pair has any: {cure}train on the JSONL of "
+            "hf-xsent mine-negatives"
         )
-    if not config.hard_negatives and not train.fields.isdisjoint(NEGATIVES):
+    if mined and not read:
         logger.warning("the mined negatives of the pairs are not read: set hard_negatives, such as 1, to use them")
+
+
+def negatives_read(config: AlignmentConfig) -> list[str]:
+    """Return the fields of mined negatives that objectives read; those of sources are for both directions."""
+    return [f"{side}_negatives" for side in config.hard_negatives]
 
 
 def training_rows(train: Any, config: AlignmentConfig, features: FeatureCache | None, seed: int) -> Any:

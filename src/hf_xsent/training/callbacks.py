@@ -24,6 +24,7 @@ from hf_xsent.files import append_text, write_text
 from hf_xsent.logs import Progress
 from hf_xsent.runs.origin import Origin
 from hf_xsent.runs.run import METRICS_FILE
+from hf_xsent.tensors.gathering import max_over_processes
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class MetricsFile(TrainerCallback):
         self.started = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Log before each checkpoint: a run that resumes from it adds to the cost, and logs the same losses."""
+        """Log before each checkpoint, also of a signal: a resumed run adds to the cost, and logs the steps after it."""
         control.should_log |= control.should_save
 
     on_epoch_end = on_step_end
@@ -179,12 +180,7 @@ class StopOnSignal(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Request a checkpoint in all processes if one of them received a signal."""
-        received = int(self.received)
-        if args.world_size > 1:
-            flag = torch.tensor(received, device=args.device)
-            torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
-            received = int(flag)
-        if received:
+        if received := max_over_processes(self.received, args.device):
             self.requested = received
             control.should_save = True
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import RecipeError
 from hf_xsent.evaluation.retention import RetentionTask
@@ -18,7 +17,7 @@ from hf_xsent.models.layer_selection import reduced_config
 from hf_xsent.models.loading import check_tokenizer, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import starting_settings
 from hf_xsent.runs.run import Run
-from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read, languages_of
+from hf_xsent.training.bitext import check_bitext, check_has_what_objectives_read, languages_of, negatives_read
 from hf_xsent.training.conflicts import UNUSED_DEV, facts_of_arguments, facts_of_model, refuse_conflicts
 from hf_xsent.training.dual_pivot.features import NO_FEATURES
 from hf_xsent.training.recipe import Recipe
@@ -73,8 +72,8 @@ class Plan:
         if not isinstance(train, TextSides):
             if self.recipe.config.needs.links:
                 logger.info("%d of %d pairs have word links", train.count_pairs_with("links"), len(train))
-            if self.recipe.config.hard_negatives:
-                logger.info("%d of %d pairs have mined negatives", train.count_pairs_with(*NEGATIVES), len(train))
+            if read := negatives_read(self.recipe.config):
+                logger.info("%d of %d pairs have %s", train.count_pairs_with(*read), len(train), " or ".join(read))
 
     def with_data(self, train: Bitext | TextSides, dev: Bitext | None) -> Plan:
         """Check the data, and return the plan with the data's languages and word pieces in its config."""

@@ -92,7 +92,7 @@ def _stage(trainer: Any) -> Stage:
     rows: dict[str, int] = dict(getattr(bitext, "languages", {}))
     unpaired = getattr(bitext, "unpaired", {})
     local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
-    best = state.best_global_step if _is_best(trainer) and state.best_global_step != state.global_step else None
+    best = state.best_global_step if _ends_with_best(trainer) and state.best_global_step != state.global_step else None
     return Stage(
         recipe=without_folders({key: value for key, value in recipe.items() if key not in local}),
         languages=sorted({*rows, str(recipe["target_language"])}) if rows else [],
@@ -112,7 +112,8 @@ def _measured(trainer: Any) -> dict[str, tuple[float, float]]:
     """Return what was measured before and after training: on dev pairs, and within languages."""
     history = trainer.state.log_history
     logs = {log["step"]: log for log in history if "eval_accuracy" in log}
-    step = trainer.state.best_global_step if _is_best(trainer) else max(logs, default=0)  # that of the weights
+    of_best = _ends_with_best(trainer) and not trainer.args.share_of_start  # else the weights were measured last
+    step = trainer.state.best_global_step if of_best else max(logs, default=0)
     before, after = logs.get(0, {}), logs.get(step, {}) if step else {}
     measured = {
         name: (before[key], after[key])
@@ -123,10 +124,9 @@ def _measured(trainer: Any) -> dict[str, tuple[float, float]]:
     return measured | ({"retention": within[-1]} if within else {})
 
 
-def _is_best(trainer: Any) -> bool:
-    """Return whether the weights are those of the best step."""
-    args = trainer.args
-    return args.load_best_model_at_end and not args.share_of_start and not trainer.saves_checkpoint
+def _ends_with_best(trainer: Any) -> bool:
+    """Return whether training ended with the weights of the best step, which may be averaged with the start since."""
+    return trainer.args.load_best_model_at_end and not trainer.saves_checkpoint
 
 
 def write_run_card(trainer: Trainer, folder: str | Path, title: str = "") -> None:

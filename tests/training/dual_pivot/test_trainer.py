@@ -215,6 +215,16 @@ def test_a_nan_loss_is_one_sentence(run: Run) -> None:
             RecipeError,
             "for dual pivot .*; other objectives read pairs by --data, also masked_language_modeling",
         ),
+        (
+            {"data": None, "unpaired": ["en.txt", "de.txt"]},
+            DataError,
+            "names say en and de, but the target language is en",
+        ),
+        (
+            {"data": None, "unpaired": ["mixed.txt", "de.txt"]},
+            DataError,
+            "names say und and de, but the target language is en",
+        ),
         ({"variant": "authors"}, RecipeError, "layer_norm, dropout .* need each token: drop (--)?features"),
         ({"method": "dap", "objectives": None}, RecipeError, "features caches sums of .* dual pivot, which other"),
         ({"pairs_per_chunk": 2}, RecipeError, "for which pairs_per_chunk is of no use"),
@@ -223,10 +233,14 @@ def test_a_nan_loss_is_one_sentence(run: Run) -> None:
     ],
 )
 def test_settings_that_do_not_fit_raise_errors(
-    changes: dict[str, Any], error: type[Exception], message: str, run: Run
+    changes: dict[str, Any], error: type[Exception], message: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("de.txt", "en.txt", "mixed.txt"):
+        (run.folder / name).write_text("Ja.\n", encoding="utf-8")
+    monkeypatch.chdir(run.folder)
     if changes.get("unpaired") == "THERE":
         changes = changes | {"unpaired": [str(run.folder / f"{language}.tsv") for language in ("de", "fr")]}
+        changes |= {"target_language": "fr"}
     with pytest.raises(error, match=message):
         run.start(**changes)
 
