@@ -574,5 +574,9 @@ def test_a_first_row_without_names_of_columns_is_a_pair(tmp_path: Path, name: st
     for more in ([], ["news"]):
         path = _file(tmp_path, name, "".join(f"{separator.join([*pair, *more])}\n" for pair in pairs))
         assert _valid(_source(path)) == pairs
+        codes = _file(tmp_path, name, "".join(f"{separator.join([*pair, 'de', 'en'])}\n" for pair in pairs))
+        assert _valid(_source(codes)) == pairs
+        codes = _file(tmp_path, name, "".join(f"{separator.join([a, 'de', b, 'en'])}\n" for a, b in pairs))
+        assert _valid(_source(codes, columns=(0, 2))) == pairs
     path = _file(tmp_path, name, separator.join(["mine", "theirs"]) + f"\n{separator.join(pairs[0])}\n")
     assert _valid(_source(path, columns=("mine", "theirs"))) == pairs[:1]

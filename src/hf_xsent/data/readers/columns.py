@@ -50,14 +50,20 @@ class _Name(NamedTuple):
 _NO_NAME = _Name("", frozenset())
 
 
-def is_header(cells: Sequence[str], language: str, target_language: str) -> bool:
+def is_header(
+    cells: Sequence[str], language: str, target_language: str, below: Iterable[Sequence[str]] = ()
+) -> bool:
     """Return whether a row has usual names of both sides, or only names of columns, such as score, de or text_en.
 
     Names differ and have no punctuation. If they have languages, one is the source's or the target's, or another name
-    is that of a side.
+    is that of a side. Beside names of both languages, others may be unknown; a row ``below`` with these is of columns
+    of codes.
 
     >>> is_header(["score", "zh_CN", "English"], "zh", "en"), is_header(["No.", "No."], "no", "en")
     (True, False)
+    >>> rows = [["Ein Hund.", "A dog.", "de", "en"], ["Eine Katze.", "A cat.", "de", "en"]]
+    >>> is_header(rows[0], "de", "en", rows[1:])
+    False
     >>> is_header(["fr", "es"], "de", "en"), is_header(["source", "es"], "de", "en")
     (False, True)
     """
@@ -67,7 +73,8 @@ def is_header(cells: Sequence[str], language: str, target_language: str) -> bool
     names = [_parse_name(cell) for cell in cells]
     both = [matching_tags([name.tag for name in names], code) for code in (language, target_language)]
     if len(cells) > 2 and all(both):
-        return True
+        tagged = [number for number, name in enumerate(names) if name.tag in (*both[0], *both[1])]
+        return not any(all(row[number : number + 1] == [cells[number]] for number in tagged) for row in below)
     if _NO_NAME in names or len(set(names)) == 1 or any(map(_PUNCTUATION.search, cells)):
         return False
     named = {find_language(name.tag).code for name in names if name.tag and name.tag not in _OTHER}

@@ -133,8 +133,9 @@ def refuse_table(path: Path, texts: Iterable[str] = ()) -> None:
 
 def end_of_name(path: str) -> str:
     """Return the last part of a name before its suffix, such as en-de of talks.en-de.tsv.gz."""
-    name = strip_compression(Path(path).name)
-    stem = name.rpartition(".")[0] if format_of_name(name) else name.partition("@")[0]
+    is_revised = is_hub_id(path) and ("/" in path or ":" in path)  # else @ is before a script: sr@latin
+    name = strip_compression(Path(path.partition("@")[0] if is_revised else path).name)
+    stem = name.rpartition(".")[0] if format_of_name(name) else name
     return re.split("[.:]", stem)[-1]
 
 
