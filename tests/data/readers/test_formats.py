@@ -282,12 +282,20 @@ def test_an_unknown_entity_and_missing_languages_of_tmx_are_errors(tmp_path: Pat
 
 def test_a_row_of_csv_with_a_bad_line_is_bad(tmp_path: Path) -> None:
     path = tmp_path / "q.csv"
-    path.write_bytes(b'source,target\n"Hallo\nb\xe4d nicht\nWelt","Hello\nnot\nworld"\nGuten Tag,Good day\n')
-    bitext = load_bitext(f"de={path}", cleaning=None, on_error="skip")
-    assert [(pair["source"], pair["target"]) for pair in bitext] == [("Guten Tag", "Good day")]
-    path.write_bytes(b'source,target\n"Hallo\nb\xe4d",Hello\nGuten Tag,Good day\nEins,One\n')
+    for row in (
+        b'"Hallo\nb\xe4d nicht\nWelt","Hello\nnot\nworld"',
+        b'"B\xe4d\nnicht","a"',
+        b'"nicht\nb\xe4\0d\xe4",Hello',
+    ):
+        path.write_bytes(b"Eins;Zwei,One\n" + row + b"\nGuten Tag,Good day\n")
+        bitext = load_bitext(f"de={path}", cleaning=None, on_error="skip", cache_dir=tmp_path)
+        assert bitext.pairs("de") == (["Eins;Zwei", "Guten Tag"], ["One", "Good day"])
+        assert bitext.report.languages["de"].bad == 1
+        with pytest.raises(DataError, match=r"q.csv:[23]: .*(UTF-8|NUL)"):
+            load_bitext(f"de={path}", cleaning=None, cache_dir=tmp_path)
+    path.write_bytes(b'source,target\n"Hallo\nb\xe4d,Hello\nGuten Tag,Good day\n')
     with pytest.raises(DataError, match=r"q.csv:3: .*UTF-8"):
-        load_bitext(f"de={path}", cleaning=None, on_error="skip")
+        load_bitext(f"de={path}", cleaning=None, on_error="skip", cache_dir=tmp_path)
 
 
 def test_tmx_reads_words_not_codes_and_the_first_region(tmp_path: Path) -> None:
