@@ -36,16 +36,17 @@ def test_every_form_of_pairs_in_memory_is_read(load: Any, pairs: Pairs) -> None:
     columns = {"source": [one for one, _ in pairs], "target": [one for _, one in pairs], "score": [1.0] * len(pairs)}
     named = Dataset.from_dict({"text": columns["source"], "english": columns["target"]})
     forms = {
+        **{kind: Dataset.from_dict(columns).with_format(kind) for kind in ("arrow", "pandas", "polars", "numpy")},
         "list": pairs,
         "lists": [list(pair) for pair in pairs],
         "generator": (pair for pair in pairs),
         "records": records,
         "dataset": Dataset.from_dict(columns),
         "iterable": Dataset.from_dict(columns).to_iterable_dataset(),
-        "pandas": pandas.DataFrame(columns),
-        "polars": polars.DataFrame(columns),
+        "pandas frame": pandas.DataFrame(columns),
+        "polars frame": polars.DataFrame(columns),
         "lazy": polars.LazyFrame(columns),
-        "arrow": polars.DataFrame(columns).to_arrow(),
+        "table": polars.DataFrame(columns).to_arrow(),
         "splits": DatasetDict(train=Dataset.from_dict(columns), test=named),
     }
     for form, data in forms.items():
@@ -172,7 +173,8 @@ def test_languages_may_be_class_labels(load: Any) -> None:
     datasets = pytest.importorskip("datasets")
     records = [{"source": f"a{code}", "target": f"b{code}", "language": code} for code in ("de", "fr")]
     labelled = datasets.Dataset.from_list(records).class_encode_column("language")
-    assert load(labelled).languages == {"de": 1, "fr": 1} == load(labelled.to_iterable_dataset()).languages
+    for form in (labelled, labelled.to_iterable_dataset(), labelled.with_format("polars")):
+        assert load(form).languages == {"de": 1, "fr": 1}
     assert load({"de": labelled}).languages == {"de": 1}
 
 
