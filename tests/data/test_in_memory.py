@@ -195,6 +195,11 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
         ([dict.fromkeys("ace", "b")], "^the pairs: cannot choose among the columns a, c, e; state .* as columns"),
         ([("a", "b"), (b"Ein Hund", b"A dog")], "pair 2 of the pairs: the source side is not text but .*bytes"),
         ([{"translation": {"de": "Ein Hund", "en": b"A dog"}}], "pair 1 of the de pairs: the target side .*bytes"),
+        (
+            {"de": [("caf\udce9", "a")]},
+            r"^pair 1 of the de pairs: the source side is not text but .*caf<U\+DCE9>'.* fix it",
+        ),
+        ([{"de": "a", "en": "b", "target_negatives": ["\udce9"]}], "^pair 1 of the de pairs: target_negatives is not"),
         (polars.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (pandas.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (iter([]), "hold no pairs"),
@@ -209,8 +214,14 @@ def test_what_is_not_a_pair_is_named(load: Any, data: Any, message: str) -> None
 
 
 def test_columns_beside_the_sides_need_not_be_text(load: Any, pairs: Pairs) -> None:
-    records = [{"source": source, "target": target, "seen": date(2026, 1, 1)} for source, target in pairs]
+    more = {"seen": date(2026, 1, 1), "\udce9": "\udce9"}
+    records = [{"source": source, "target": target, **more} for source, target in pairs]
     assert _sides(load(records)) == pairs
+
+
+def test_a_pair_in_memory_that_is_not_text_is_skipped_and_counted(load: Any) -> None:
+    bitext = load({"de": [("caf\udce9", "coffee"), ("ein Hund", "a dog")]}, on_error="skip")
+    assert _sides(bitext) == [("ein Hund", "a dog")] and bitext.report.languages["de"].bad == 1
 
 
 def test_a_bitext_shows_its_content_and_slices(load: Any, pairs: Pairs) -> None:

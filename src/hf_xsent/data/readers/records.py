@@ -85,8 +85,8 @@ def rows_of_dataset(dataset: Any) -> Iterator[dict[str, Any]]:
     import pyarrow as pa
 
     names = {column: kind.names for column, kind in (dataset.features or {}).items() if hasattr(kind, "int2str")}
-    for batch in dataset.iter(batch_size=_BATCH_ROWS):
-        batch = batch if isinstance(batch, Mapping) else pa.table(batch).to_pydict()  # of pandas, polars or Arrow
+    for read in dataset.iter(batch_size=_BATCH_ROWS):
+        batch = dict(read) if isinstance(read, Mapping) else pa.table(read).to_pydict()  # of pandas, polars or Arrow
         for column, of_column in names.items():
             batch[column] = [None if label is None or label < 0 else of_column[label] for label in batch[column]]
         for values in zip(*batch.values(), strict=True):
