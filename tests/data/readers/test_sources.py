@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,12 +76,15 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ([], "no bitext given"),
         (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
         (["README.tsv", "und=more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
+        ({"de": "pipe"}, "pipe is a pipe or device, and input is read more than once: write it to a file"),
+        ({"de": "de-en.tsv,pipe"}, "pipe is a pipe or device"),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),
         (["de=train/"], r"train .*save_to_disk.*: name files, .*train/{language}-en\.tsv"),
     ],
 )
 def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:
+    os.mkfifo(folder / "pipe")
     with pytest.raises(DataError, match=message):
         _paths(data)
 
