@@ -19,7 +19,7 @@ from hf_xsent.data.readers.hub import select_names
 from hf_xsent.data.readers.in_memory import is_in_memory, records_of, write_records
 from hf_xsent.data.readers.sources import IN_MEMORY, nearest_file
 from hf_xsent.errors import DataError, shortened
-from hf_xsent.files import digest, file_digest, move_into_place
+from hf_xsent.files import digest, file_digest, make_folder, move_into_place
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def store_collection(collection: Mapping[str, Any], cache_dir: str | PathLike[st
     its document or documents, or their scores by id; or records with ``query-id``, ``corpus-id`` and perhaps ``score``.
     """
     root = Path(cache_dir, IN_MEMORY)
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     with TemporaryDirectory(dir=root) as temporary:
         files = _write(collection, Path(temporary, "collection"))
         folder = root / digest([file_digest(file) for file in files])

@@ -21,7 +21,7 @@ from hf_xsent.data.readers.hub import choose_split
 from hf_xsent.data.readers.records import rows_of_dataset
 from hf_xsent.data.readers.sources import IN_MEMORY, BitextSource, default_cache_dir
 from hf_xsent.errors import DataError, shortened
-from hf_xsent.files import digest, move_into_place
+from hf_xsent.files import digest, make_folder, move_into_place
 
 _MOST_LANGUAGES = 500  # each is an open file
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -69,7 +69,7 @@ def write_pairs(data: Any, folder: Path, split: str, by_column: bool = True) -> 
     It is one file, or ``by_column`` one for each value of the column of languages, which is then read with less work. A
     name of the data set's config that may have a language, such as en-de, is in the file's name.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     files: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         with ExitStack() as stack:
