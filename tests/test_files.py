@@ -141,8 +141,8 @@ def test_a_full_disk_is_an_error_and_leaves_the_old_file(
 
 def test_a_file_in_place_of_the_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    with pytest.raises(FileExistsError, match=f"{tmp_path}/a"):
-        files.write_text(tmp_path / "a" / "b.txt", "text")
+    with pytest.raises(OutputError, match=f"{tmp_path}/a is a file, not a folder: choose another output"):
+        files.write_text(tmp_path / "a" / "b" / "c.txt", "text")
     with pytest.raises(OutputError, match=f"{tmp_path}/a is a file, not a folder: choose another output"):
         files.check_writable(tmp_path / "a" / "b.txt")
 

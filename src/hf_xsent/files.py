@@ -43,7 +43,7 @@ def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
     refuse_uri(path)
     path = Path(os.path.realpath(path) if folder else path)  # a link to a folder stays
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     if folder:
         part.mkdir()
     try:
@@ -53,6 +53,15 @@ def writing(path: str | Path, folder: bool = False) -> Iterator[Path]:
                 move_into_place(part, path)
     finally:
         remove(part)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and those above it unless they exist; raise an error if one is a file."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        file = next(filter(os.path.isfile, (folder, *folder.parents)), folder)
+        raise OutputError(f"{file} is a file, not a folder: choose another output, work or cache folder") from error
 
 
 def refuse_uri(path: str | Path) -> None:
@@ -163,8 +172,6 @@ def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
     path = Path(path)
     if os.path.exists(path) and not os.path.isfile(path):  # a folder, or a device such as /dev/stdout
         raise OutputError(f"{path} cannot be written: name a file in a folder where you may write")
-    if file := next(filter(os.path.isfile, path.parents), None):
-        raise OutputError(f"{file} is a file, not a folder: choose another output")
     with writing(path) as part:  # also finds names that are too long, and paths outside a disk
         part.touch()
         part.unlink()

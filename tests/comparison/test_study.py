@@ -499,7 +499,7 @@ def test_a_study_in_python_names_the_folder_of_a_collection_in_memory(study: Stu
     for options in (collection, {"data": collection}):
         read = read_study([study.content | {"tasks": {"retrieval": options}}], where=str(study.path))
         (folder,) = read.tasks["retrieval"]["data"]
-        assert {path.name for path in Path(folder).iterdir()} == {"corpus.jsonl", "queries.jsonl", "qrels.tsv"}
+        assert {path.name for path in Path(folder).iterdir()} == {"corpus.jsonl", "queries.jsonl", "qrels.jsonl"}
 
 
 def test_the_name_of_an_objective_among_the_settings_of_a_method_has_a_hint(study: StudyFile) -> None:

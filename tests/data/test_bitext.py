@@ -18,7 +18,7 @@ from hf_xsent.data.cleaning.repeats import normalise
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.sources import BitextSource
-from hf_xsent.errors import DataError, RecipeError
+from hf_xsent.errors import DataError, OutputError, RecipeError
 
 
 def _write(path: Path, pairs: list[tuple[str, str]]) -> Path:
@@ -261,8 +261,11 @@ def test_nothing_is_written_before_all_files_exist(tmp_path: Path) -> None:
     path = _write(tmp_path / "de.tsv", _sentences("de", 10))
     with pytest.raises(DataError, match="missing.tsv"):
         load_bitext({"de": path, "fr": tmp_path / "missing.tsv"}, cache_dir=tmp_path / "cache")
-    with pytest.raises(DataError, match="max_pairs"):
-        load_bitext({"de": path}, cache_dir=tmp_path / "cache", max_pairs=0)
+    with pytest.raises(OutputError, match=r"de.tsv is a file, not a folder: choose another output, work or cache"):
+        load_bitext({"de": path}, cache_dir=path)
+    for count in (0, 1e5):
+        with pytest.raises(DataError, match=f"max_pairs must be a whole number of at least 1, not {count}"):
+            load_bitext({"de": path}, cache_dir=tmp_path / "cache", max_pairs=count)
     assert not (tmp_path / "cache").exists()
 
 

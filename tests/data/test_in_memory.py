@@ -36,16 +36,17 @@ def test_every_form_of_pairs_in_memory_is_read(load: Any, pairs: Pairs) -> None:
     columns = {"source": [one for one, _ in pairs], "target": [one for _, one in pairs], "score": [1.0] * len(pairs)}
     named = Dataset.from_dict({"text": columns["source"], "english": columns["target"]})
     forms = {
+        **{kind: Dataset.from_dict(columns).with_format(kind) for kind in ("arrow", "pandas", "polars", "numpy")},
         "list": pairs,
         "lists": [list(pair) for pair in pairs],
         "generator": (pair for pair in pairs),
         "records": records,
         "dataset": Dataset.from_dict(columns),
         "iterable": Dataset.from_dict(columns).to_iterable_dataset(),
-        "pandas": pandas.DataFrame(columns),
-        "polars": polars.DataFrame(columns),
+        "pandas frame": pandas.DataFrame(columns),
+        "polars frame": polars.DataFrame(columns),
         "lazy": polars.LazyFrame(columns),
-        "arrow": polars.DataFrame(columns).to_arrow(),
+        "table": polars.DataFrame(columns).to_arrow(),
         "splits": DatasetDict(train=Dataset.from_dict(columns), test=named),
     }
     for form, data in forms.items():
@@ -172,7 +173,8 @@ def test_languages_may_be_class_labels(load: Any) -> None:
     datasets = pytest.importorskip("datasets")
     records = [{"source": f"a{code}", "target": f"b{code}", "language": code} for code in ("de", "fr")]
     labelled = datasets.Dataset.from_list(records).class_encode_column("language")
-    assert load(labelled).languages == {"de": 1, "fr": 1} == load(labelled.to_iterable_dataset()).languages
+    for form in (labelled, labelled.to_iterable_dataset(), labelled.with_format("polars")):
+        assert load(form).languages == {"de": 1, "fr": 1}
     assert load({"de": labelled}).languages == {"de": 1}
 
 
@@ -193,6 +195,11 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
         ([dict.fromkeys("ace", "b")], "^the pairs: cannot choose among the columns a, c, e; state .* as columns"),
         ([("a", "b"), (b"Ein Hund", b"A dog")], "pair 2 of the pairs: the source side is not text but .*bytes"),
         ([{"translation": {"de": "Ein Hund", "en": b"A dog"}}], "pair 1 of the de pairs: the target side .*bytes"),
+        (
+            {"de": [("caf\udce9", "a")]},
+            r"^pair 1 of the de pairs: the source side is not text but .*caf<U\+DCE9>'.* fix it",
+        ),
+        ([{"de": "a", "en": "b", "target_negatives": ["\udce9"]}], "^pair 1 of the de pairs: target_negatives is not"),
         (polars.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (pandas.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (iter([]), "hold no pairs"),
@@ -207,8 +214,14 @@ def test_what_is_not_a_pair_is_named(load: Any, data: Any, message: str) -> None
 
 
 def test_columns_beside_the_sides_need_not_be_text(load: Any, pairs: Pairs) -> None:
-    records = [{"source": source, "target": target, "seen": date(2026, 1, 1)} for source, target in pairs]
+    more = {"seen": date(2026, 1, 1), "\udce9": "\udce9"}
+    records = [{"source": source, "target": target, **more} for source, target in pairs]
     assert _sides(load(records)) == pairs
+
+
+def test_a_pair_in_memory_that_is_not_text_is_skipped_and_counted(load: Any) -> None:
+    bitext = load({"de": [("caf\udce9", "coffee"), ("ein Hund", "a dog")]}, on_error="skip")
+    assert _sides(bitext) == [("ein Hund", "a dog")] and bitext.report.languages["de"].bad == 1
 
 
 def test_a_bitext_shows_its_content_and_slices(load: Any, pairs: Pairs) -> None:

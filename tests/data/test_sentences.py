@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 from pathlib import Path
 
@@ -92,6 +93,12 @@ def test_a_table_in_place_of_sentences_is_refused_but_a_stray_tab_is_not(tmp_pat
 
 
 def test_a_folder_and_a_missing_file_raise(tmp_path: Path) -> None:
-    for path, message in ((tmp_path, "is a folder: give a file"), (tmp_path / "a.txt", "no such file")):
+    os.mkfifo(tmp_path / "pipe")
+    messages = {
+        tmp_path: "is a folder: give a file",
+        tmp_path / "a.txt": "no such file",
+        tmp_path / "pipe": "is a pipe",
+    }
+    for path, message in messages.items():
         with pytest.raises(DataError, match=message):
             load_sentences(path, tmp_path / "work")

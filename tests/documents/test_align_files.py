@@ -34,7 +34,8 @@ def folders(tmp_path: Path) -> Path:
 
 
 def align(folder: Path, model: Any, output: str = "out.tsv", **settings: Any) -> Any:
-    return align_document_files(folder / "de", folder / "fr", folder / output, model, work=folder / "work", **settings)
+    settings = {"work": folder / "work", **settings}
+    return align_document_files(folder / "de", folder / "fr", folder / output, model, **settings)
 
 
 def test_pairs_of_all_documents_are_read_back_as_bitext(folders: Path, model: Any) -> None:
@@ -105,7 +106,9 @@ def test_only_the_first_process_writes(folders: Path, model: Any, monkeypatch: p
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"output": "de/a.txt"}, "would overwrite an input"),
+        ({"output": "de/a.tsv"}, "^output would be read as a document of .*/de: choose a place outside"),
+        ({"output": "fr/x/a.tsv"}, "^output would be read as a document of .*/fr: choose"),
+        ({"work": "de/work"}, "^work would be read as a document of .*/de: choose a place outside"),
         ({"output": "out.tsv.gz"}, "compressed file: name the output without .gz"),
         ({"on_error": "ignore"}, "on_error 'ignore' is unknown: use raise, skip"),
         ({"split": "line"}, "split 'line' is unknown: use lines, text"),
@@ -116,11 +119,24 @@ def test_only_the_first_process_writes(folders: Path, model: Any, monkeypatch: p
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_encoded(
-    folders: Path, model: Any, settings: dict[str, Any], message: str
+    folders: Path, model: Any, settings: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(folders)
     with pytest.raises(HfXsentError, match=message):
         align(folders, model, **settings)
     assert not model.encoded
+
+
+def test_an_output_that_a_glob_would_match_is_refused(
+    folders: Path, model: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folders)
+    with pytest.raises(OutputError, match=r"^output would be read as a document of de/\*: choose"):
+        align_document_files("de/*", "fr/*", folders / "de" / "a.tsv", model)
+    with pytest.raises(OutputError, match="would overwrite an input"):
+        align_document_files("de/a.txt", "fr/a.txt", "fr/../de/a.txt", model)
+    for _ in range(2):
+        assert align_document_files("de/*.txt", "fr/*.txt", "de/a.tsv", model, work="de/work").pairs == 22
 
 
 def test_documents_that_cannot_be_aligned_are_skipped_and_reported(

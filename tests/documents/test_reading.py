@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,9 @@ def test_a_file_without_partner_is_reported(tmp_path: Path) -> None:
         pair_documents(str(tmp_path / "*.x"), str(tmp_path / "fr"))
     with pytest.raises(DataError, match="no such file"):
         pair_documents(str(tmp_path / "de/a.txt"), str(tmp_path / "x"))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="pipe is a pipe or device, and input is read more than once: write"):
+        pair_documents(str(tmp_path / "de/a.txt"), str(tmp_path / "pipe"))
 
 
 def test_one_file_for_both_sides_is_refused(tmp_path: Path) -> None:

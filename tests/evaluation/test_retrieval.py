@@ -266,9 +266,17 @@ def test_titles_headers_and_columns_are_read_as_in_beir_and_trec(
         ([], [{"_id": "q", "text": "x", "language": "german"}], "", r"corpus.jsonl is empty"),
         ([{"_id": "a", "text": "x", "language": "german"}], [], "", r"corpus.jsonl:1: unknown language .* is 'de'"),
         (None, None, "q\ta\t1\nq\tb\t1\n", r"test.tsv:2: no _id 'b' in corpus.jsonl"),
-        (None, None, "q\ta\thigh\n", r"test.tsv:1: lines must be query-id<TAB>corpus-id<TAB>score, not"),
+        *(
+            (
+                None,
+                None,
+                f"q\ta\t{score}\n",
+                r"test.tsv:1: lines must be query-id<TAB>corpus-id<TAB>score \(a fin.* not",
+            )
+            for score in ("high", "inf", "nan")
+        ),
         (None, None, "p\ta\t1\n", r"test.tsv:1: no _id 'p' in queries.jsonl"),
-        (None, None, "q\ta\t1\nq\ta\n", r"test.tsv:2: lines must be query-id<TAB>corpus-id<TAB>score, not 'q\\ta'"),
+        (None, None, "q\ta\t1\nq\ta\n", r"test.tsv:2: lines must be query-id<TAB>corpus-id<TAB>score .*, not 'q\\ta'"),
         (None, None, "q\ta\t1\nq\ta\t1\n", r"test.tsv:2: query 'q' and document 'a' are judged a second time"),
         (None, None, "q\ta\t0\n", r"no query has a relevant document"),
     ],
@@ -354,6 +362,17 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
         _load(plain | {"qrels": {"q1": {"d1": 0}}})
     with pytest.raises(DataError, match="^the corpus is empty"):
         _load(plain | {"corpus": {}})
+    for score in (float("inf"), float("nan"), "high"):
+        with pytest.raises(
+            DataError, match=r"^the qrels, record 1: judgements must be .* \(a finite number\), not {'q"
+        ):
+            _load(plain | {"qrels": {"q1": {"d1": score}}})
+    tabs = {"corpus": {"a\tb": "the train", "b": "the museum"}, "queries": {"q\n1": "x"}, "qrels": {"q\n1": ["a\tb"]}}
+    assert _load(tabs)[0].relevant == [{0: 1.0}]
+    with pytest.raises(
+        DataError, match=r"^the corpus, record \d: text is \[\['lone surrogate: <U\+D83D>'\]\], not a te"
+    ):
+        _load(plain | {"corpus": texts | {"d2": "\ud83d"}})
     with pytest.raises(DataError, match="qrels is a mapping from the id of a query to .*, not 7"):
         _load(plain | {"qrels": 7})
     with pytest.raises(DataError, match="^the qrels of 'q1': no _id 'd999' in the corpus: add its record"):

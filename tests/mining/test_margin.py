@@ -90,7 +90,8 @@ def test_equal_sentences_have_a_stated_order() -> None:
     mined = mine_bitext(source, target, candidates="forward", margin="absolute")
     pairs = dict(zip(mined.source.tolist(), mined.target.tolist(), strict=True))
     assert pairs == {0: 1, 1: 4, 2: 1, 3: 1, 4: 1, 5: 0, 6: 1, 7: 1}
-    again = mine_bitext(source, target, candidates="forward", margin="absolute", memory_mib=0)
+    tensors = [torch.tensor(side, requires_grad=True) for side in (source, target)]  # as a model returns them
+    again = mine_bitext(*tensors, candidates="forward", margin="absolute", memory_mib=0)
     assert np.array_equal(again.target, mined.target)
 
 

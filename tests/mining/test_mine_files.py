@@ -291,9 +291,13 @@ def test_the_faster_precision_is_chosen_and_the_pairs_are_the_same(
     [
         ("folder", {}, "folder cannot be written"),
         ("a.txt/out.tsv", {}, "a.txt is a file, not a folder"),
+        *(
+            ("x.tsv", {name: "a.txt/x"}, "a.txt is a file, not .*: choose another output, work")
+            for name in ("work", "vectors")
+        ),
         ("folder/../b.txt", {}, "b.txt would overwrite an input"),
         ("gold.tsv", {"calibrate": "gold.tsv"}, "gold.tsv would overwrite an input"),
-        ("out.tsv", {"work": "b.txt"}, "Not a directory: .*b.txt"),
+        ("out.tsv", {"work": "b.txt"}, "b.txt is a file, not a folder"),
         ("out.tsv.xz", {}, "compressed file: name the output without .xz"),
         ("out.csv", {}, "as CSV: name the output .tsv, .jsonl or .parquet"),
         ("x" * 300 + ".tsv", {}, "too long: .*xxx"),

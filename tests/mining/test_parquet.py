@@ -77,6 +77,17 @@ def test_ids_may_be_text(folder: Path, form: str) -> None:
     assert _mine(folder, "a.parquet", "b.parquet", "some.tsv", calibrate=folder / "gold.tsv").count(b"\n") == 21
 
 
+def test_ids_of_several_types_are_text(folder: Path) -> None:
+    whole = _mine(folder, "a.txt", "b.txt", "text.tsv")
+    (folder / "a").mkdir()
+    texts = (folder / "a.txt").read_text().split()
+    for start, kind in ((0, int), (33, str)):
+        ids = [kind(row + 1) for row, _ in enumerate(texts)][start : start + 33 if start == 0 else None]
+        table = Encoder(Words())(pa.table({"text": texts[start:][: len(ids)], "id": ids}))
+        pq.write_table(table, folder / "a" / f"{start}.parquet")
+    assert _mine(folder, "a", "b.txt", "ids.tsv") == whole
+
+
 def test_a_missing_or_damaged_file_is_one_sentence(folder: Path) -> None:
     with pytest.raises(DataError, match=r"no such file: .*none\.parquet"):
         _mine(folder, "none.parquet", "b.txt", "out.tsv")

@@ -46,5 +46,5 @@ def test_a_claim_is_free_again_after_an_error(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FileExistsError, match="file"), claim(tmp_path / "file" / "lock"):
+    with pytest.raises(OutputError, match="file is a file, not a folder"), claim(tmp_path / "file" / "lock"):
         pass

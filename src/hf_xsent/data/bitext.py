@@ -86,8 +86,8 @@ def load_bitext(
     ):
         if value not in choices:
             raise DataError(f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}")
-    if max_pairs is not None and max_pairs < 1:
-        raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
+    if max_pairs is not None and not (isinstance(max_pairs, int | np.integer) and max_pairs >= 1):
+        raise DataError(f"max_pairs must be a whole number of at least 1, not {max_pairs!r}")
     root = Path(cache_dir or default_cache_dir())
     sources = resolve_sources(data, target_language=target_language, columns=columns, split=split, cache_dir=root)
     for source in sources.get("und", []):

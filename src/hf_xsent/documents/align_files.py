@@ -10,7 +10,7 @@ from typing import Any
 
 from hf_xsent.data.output import check_output, write_records
 from hf_xsent.documents.alignment import MAX_LENGTH, align_sides, logger
-from hf_xsent.documents.reading import pair_documents, read_document
+from hf_xsent.documents.reading import pair_documents, read_document, refuse_inside
 from hf_xsent.documents.settings import AlignDocumentsSettings
 from hf_xsent.documents.spans import EncodedDocument
 from hf_xsent.errors import DataError
@@ -53,6 +53,8 @@ def align_document_files(settings: AlignDocumentsSettings) -> AlignedDocuments |
     aligned = align_document_files("book.de.txt", "book.fr.txt", "pairs.tsv", "runs/mine", split="text")
     ```
     """
+    for name, file in (("output", settings.output), ("work", settings.work_folder / "aligned" / "0.json")):
+        refuse_inside(f"--{name}", file, (settings.source, settings.target))
     pairs = pair_documents(settings.source, settings.target, settings.on_error)
     check_output(settings.output, [file for _, *files in pairs for file in files])
     fill, encoder = engine(settings), open_encoder(settings, MAX_LENGTH, searches=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import logging
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,11 +12,13 @@ from pathlib import Path
 from hf_xsent.data.identification import contradicting_language, identify_language
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.readers.compression import lines, strip_compression
-from hf_xsent.data.readers.sources import refuse_table
+from hf_xsent.data.readers.sources import refuse_missing, refuse_table
 from hf_xsent.documents.splitting import Document, split_lines, split_text
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, OutputError
 
 logger = logging.getLogger(__name__)
+
+_MATCHED = {"**/": "((?:[^/]+/)*)", "*": "([^/]*)"}  # "**/" matches any number of folders
 
 
 def read_document(path: Path, split: str = "lines", language: str | None = None) -> Document:
@@ -47,8 +50,7 @@ def pair_documents(source: str, target: str, on_error: str = "raise") -> list[tu
         pairs = _pair_names(source, target, on_error)
     else:
         for path in (source, target):
-            if not Path(path).is_file():
-                raise DataError(f"no such file: {path}")
+            refuse_missing(Path(path))
         pairs = [(Path(source).name, Path(source), Path(target))]
     for _, document, translation in pairs:
         if document.samefile(translation):
@@ -74,21 +76,36 @@ def _is_several(path: str) -> bool:
     return Path(path).is_dir() or ("*" in path and not Path(path).is_file())
 
 
+def refuse_inside(name: str, written: str | Path, documents: Iterable[str]) -> None:
+    """Raise an error if a file that is written would be among the documents of a folder or glob."""
+    for path in filter(_is_several, documents):
+        pattern = _pattern(os.path.abspath(f"{path}/**/*" if Path(path).is_dir() else path))
+        if pattern.fullmatch(os.path.abspath(written)):
+            raise OutputError(f"{name} would be read as a document of {path}: choose a place outside")
+
+
 def _named_files(path: str) -> dict[str, Path]:
     """Name the files of a folder by their path in it, those of a glob by the text that its wildcards match."""
     if Path(path).is_dir():
         inside = sorted(file for file in Path(path).rglob("*") if file.is_file() and not file.name.startswith("."))
         return _by_name((strip_compression(file.relative_to(path).as_posix()), file) for file in inside)
-    parts = re.split(r"(\*\*/|\*)", path)  # "**/" matches any number of folders
-    matched = {"**/": "((?:[^/]+/)*)", "*": "([^/]*)"}
-    pattern = re.compile("".join(matched.get(part) or re.escape(part) for part in parts))
-    files = glob.glob("".join(part if part in matched else glob.escape(part) for part in parts), recursive=True)
+    pattern = _pattern(path)
+    files = glob.glob("".join(part if part in _MATCHED else glob.escape(part) for part in _parts(path)), recursive=True)
     matches = [match for file in sorted(files) if (match := pattern.fullmatch(file)) and Path(file).is_file()]
     texts = [filter(None, (group.strip("/") for group in match.groups())) for match in matches]
     names = _by_name(("/".join(words), Path(match[0])) for words, match in zip(texts, matches, strict=True))
     if not names:
         raise DataError(f"no file matches {path}")
     return names
+
+
+def _parts(path: str) -> list[str]:
+    return re.split(r"(\*\*/|\*)", path)
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """Return the regular expression of a glob, with a group for each wildcard."""
+    return re.compile("".join(_MATCHED.get(part) or re.escape(part) for part in _parts(path)))
 
 
 def _by_name(named: Iterable[tuple[str, Path]]) -> dict[str, Path]:

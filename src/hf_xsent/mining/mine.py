@@ -13,6 +13,7 @@ from hf_xsent.data.readers.fields import LICENCE
 from hf_xsent.data.readers.sources import refuse_missing
 from hf_xsent.data.sentences import Sentences
 from hf_xsent.errors import DataError
+from hf_xsent.files import make_folder
 from hf_xsent.mining.calibration import best_threshold, read_gold
 from hf_xsent.mining.index import choose_index, import_faiss, search_by_index
 from hf_xsent.mining.margin import MinedPairs, pairs_of_neighbours
@@ -118,6 +119,8 @@ def _check_files(settings: MineSettings) -> None:
     if source.exists() and target.exists() and source.samefile(target):
         raise DataError(f"{source} is both source and target: give the file of the other language")
     check_output(settings.output, [source, target, *([settings.calibrate] if settings.calibrate else [])])
+    if settings.vectors is not None:
+        make_folder(Path(settings.vectors))
     if settings.index is not None:
         import_faiss()
 

@@ -201,7 +201,7 @@ def _strips(vectors: Vectors, strip: int, device: str | torch.device) -> Iterato
 def unit_vectors(vectors: np.ndarray | Tensor, device: str | torch.device = "cpu") -> Tensor:
     """Return a float32 copy with norm 1."""
     copy = vectors.clone() if isinstance(vectors, Tensor) else torch.from_numpy(np.array(vectors, dtype=np.float32))
-    copy = copy.to(device, torch.float32)
+    copy = copy.detach().to(device, torch.float32)
     norms = torch.linalg.vector_norm(copy, dim=1, keepdim=True)
     if not (norms.isfinite() & (norms > 0)).all():
         raise DataError("the vectors have a row that is zero or not finite: remove its sentence")

@@ -57,7 +57,8 @@ class WritingJob:
 class VectorFiles:
     """Parquet files with the columns ``text`` and ``embedding``, such as those of `Encoder` and `write_vectors`.
 
-    The column ``id``, if all files have it, identifies a sentence; else its row does, counted from 1.
+    The column ``id``, if all files have it, identifies a sentence; else its row does, counted from 1. Ids of several
+    types, such as whole numbers and text, are read as text.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -65,19 +66,24 @@ class VectorFiles:
         self.files = sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]
         self.made_by: list[Mapping[str, Any]] = []  # of each file
         self.groups: list[tuple[Path, int]] = []
-        self.has_ids = True
+        self.id_types = set[Any]()  # of each file; None without ids
         counts = [0]
         for file in self.files:
             with open_parquet(file) as opened:
                 if missing := {TEXT, VECTOR} - {*opened.schema_arrow.names}:
                     raise DataError(f"{file} has no column {min(missing)!r}: mine needs {TEXT} and {VECTOR}")
-                self.has_ids &= ID in opened.schema_arrow.names
+                self.id_types.add(opened.schema_arrow.field(ID).type if ID in opened.schema_arrow.names else None)
                 made_by = (opened.schema_arrow.field(VECTOR).metadata or {}).get(MADE_BY, b"{}")
                 self.made_by.append(json.loads(made_by))
                 for group in range(opened.num_row_groups):
                     self.groups.append((file, group))
                     counts.append(opened.metadata.row_group(group).num_rows)
         self.starts = np.cumsum(counts)  # first row of each row group, and the number of rows
+
+    @property
+    def has_ids(self) -> bool:
+        """Return whether all files have the column ``id``."""
+        return None not in self.id_types
 
     def check_model(self, identity: Mapping[str, str]) -> None:
         """Raise an error if the vectors name another model, or other settings of it."""
@@ -118,7 +124,7 @@ class VectorFiles:
         file, group = self.groups[number]
         with open_parquet(file) as opened:
             values = opened.read_row_group(group, columns=[column]).column(0)
-        return values.combine_chunks()
+        return (values.cast("string") if column == ID and len(self.id_types) > 1 else values).combine_chunks()
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
         """Return the vectors of rows in ascending order."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hf_xsent.errors import OutputError
-from hf_xsent.files import refuse_uri
+from hf_xsent.files import make_folder, refuse_uri
 
 CLAIM_FILE = "_lock"  # of a folder
 
@@ -19,7 +19,7 @@ def claim(path: str | Path, wait: bool = True) -> Iterator[bool]:
 
     refuse_uri(path)
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     lock = FileLock(path, timeout=-1 if wait else 0)
     with suppress(Timeout):
         lock.acquire()

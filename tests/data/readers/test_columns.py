@@ -188,11 +188,28 @@ def test_a_tag_of_tmx_takes_precedence_over_the_order(language: str, tags: tuple
 
 
 @pytest.mark.parametrize(
-    "pair", [{"translation": {"id": "anjing", "en": "dog"}}, {"source": "anjing", "target": "dog"}]
+    ("numbers", "names"),
+    [
+        ("id", ("translation.id", "translation.en")),
+        ("id", ("source", "target")),
+        ("id", ("text_id", "text_en")),
+        ("ID", ("id_text", "en_text")),
+        ("id", ("sentence", "translation")),
+        ("text_id", ("sentence", "translation")),
+        ("split", ("id", "en")),
+        ("score", ("id", "target")),
+        ("no", ("text_no", "text_en")),
+        ("no", ("sentence", "translation")),
+        ("split", ("no", "en")),
+    ],
 )
-def test_ids_of_records_are_not_indonesian(pair: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "tat-0"} | pair) + "\n", "utf-8")
-    assert list(read_pairs(BitextSource("id", str(tmp_path / "a.jsonl")))) == [("anjing", "dog")]
+def test_numbers_of_records_are_neither_indonesian_nor_norwegian(
+    numbers: str, names: tuple[str, str], tmp_path: Path
+) -> None:
+    record = {numbers: "tat-0"} | dict(zip(names, PAIR, strict=True))
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n", "utf-8")
+    language = "no" if "no" in (numbers, names[0]) else "id"
+    assert list(read_pairs(BitextSource(language, str(tmp_path / "a.jsonl")))) == [PAIR]
 
 
 def test_columns_apply_to_all_sources_that_state_none_and_count_all_columns_of_records(tmp_path: Path) -> None:

@@ -282,12 +282,20 @@ def test_an_unknown_entity_and_missing_languages_of_tmx_are_errors(tmp_path: Pat
 
 def test_a_row_of_csv_with_a_bad_line_is_bad(tmp_path: Path) -> None:
     path = tmp_path / "q.csv"
-    path.write_bytes(b'source,target\n"Hallo\nb\xe4d nicht\nWelt","Hello\nnot\nworld"\nGuten Tag,Good day\n')
-    bitext = load_bitext(f"de={path}", cleaning=None, on_error="skip")
-    assert [(pair["source"], pair["target"]) for pair in bitext] == [("Guten Tag", "Good day")]
-    path.write_bytes(b'source,target\n"Hallo\nb\xe4d",Hello\nGuten Tag,Good day\nEins,One\n')
+    for row in (
+        b'"Hallo\nb\xe4d nicht\nWelt","Hello\nnot\nworld"',
+        b'"B\xe4d\nnicht","a"',
+        b'"nicht\nb\xe4\0d\xe4",Hello',
+    ):
+        path.write_bytes(b"Eins;Zwei,One\n" + row + b"\nGuten Tag,Good day\n")
+        bitext = load_bitext(f"de={path}", cleaning=None, on_error="skip", cache_dir=tmp_path)
+        assert bitext.pairs("de") == (["Eins;Zwei", "Guten Tag"], ["One", "Good day"])
+        assert bitext.report.languages["de"].bad == 1
+        with pytest.raises(DataError, match=r"q.csv:[23]: .*(UTF-8|NUL)"):
+            load_bitext(f"de={path}", cleaning=None, cache_dir=tmp_path)
+    path.write_bytes(b'source,target\n"Hallo\nb\xe4d,Hello\nGuten Tag,Good day\n')
     with pytest.raises(DataError, match=r"q.csv:3: .*UTF-8"):
-        load_bitext(f"de={path}", cleaning=None, on_error="skip")
+        load_bitext(f"de={path}", cleaning=None, on_error="skip", cache_dir=tmp_path)
 
 
 def test_tmx_reads_words_not_codes_and_the_first_region(tmp_path: Path) -> None:
@@ -574,5 +582,9 @@ def test_a_first_row_without_names_of_columns_is_a_pair(tmp_path: Path, name: st
     for more in ([], ["news"]):
         path = _file(tmp_path, name, "".join(f"{separator.join([*pair, *more])}\n" for pair in pairs))
         assert _valid(_source(path)) == pairs
+        codes = _file(tmp_path, name, "".join(f"{separator.join([*pair, 'de', 'en'])}\n" for pair in pairs))
+        assert _valid(_source(codes)) == pairs
+        codes = _file(tmp_path, name, "".join(f"{separator.join([a, 'de', b, 'en'])}\n" for a, b in pairs))
+        assert _valid(_source(codes, columns=(0, 2))) == pairs
     path = _file(tmp_path, name, separator.join(["mine", "theirs"]) + f"\n{separator.join(pairs[0])}\n")
     assert _valid(_source(path, columns=("mine", "theirs"))) == pairs[:1]

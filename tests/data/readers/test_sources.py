@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,12 +76,15 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ([], "no bitext given"),
         (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
         (["README.tsv", "und=more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
+        ({"de": "pipe"}, "pipe is a pipe or device, and input is read more than once: write it to a file"),
+        ({"de": "de-en.tsv,pipe"}, "pipe is a pipe or device"),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),
         (["de=train/"], r"train .*save_to_disk.*: name files, .*train/{language}-en\.tsv"),
     ],
 )
 def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:
+    os.mkfifo(folder / "pipe")
     with pytest.raises(DataError, match=message):
         _paths(data)
 
@@ -97,6 +101,8 @@ def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -
         ("a.de,a.en", "en", "de"),
         ("de-en.tsv", "de", "en"),
         ("owner/parallel-talks:en-tr@v1.0", "en", "tr"),
+        ("owner/en-tr@refs/pr/1", "en", "tr"),
+        ("talks.sr@latin-en", "en", "sr@latin"),
         ("en.tsv", "en", None),
         ("de-fr.tsv", "en", None),
         ("news.tsv", "en", None),
@@ -239,6 +245,15 @@ def test_one_file_may_hold_several_pairs_of_columns_and_varieties_are_languages(
     first, second = BitextSource("de", "m.tsv", columns=(0, 2)), BitextSource("de", "m.tsv", columns=(1, 2))
     assert len(_read([first, second])["de"]) == 2
     assert list(_paths({"zh_Hans": "m.tsv", "zh_Hant": "de-en.tsv", "zh": "fr-en.tsv"})) == ["zh_Hans", "zh_Hant", "zh"]
+
+
+def test_a_stated_code_may_name_a_script_as_gettext_does(folder: Path) -> None:
+    for code, text in (("sr", "пас"), ("sr@latin", "pas")):
+        (folder / f"{code}-en.tsv").write_text(f"{text}\tdog\n", "utf-8")
+    expected = {"sr": [("пас", "dog")], "sr@latin": [("pas", "dog")]}
+    for data in (["sr=sr-en.tsv", "sr@latin={language}-en.tsv"], dict(expected)):
+        assert _read(data) == expected
+    assert [*_paths({"talks.sr@latin-en": "sr-en.tsv"})] == ["sr@latin"]
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,7 @@ from hf_xsent.data.readers.hub import select_names
 from hf_xsent.data.readers.in_memory import is_in_memory, records_of, write_records
 from hf_xsent.data.readers.sources import IN_MEMORY, nearest_file
 from hf_xsent.errors import DataError, shortened
-from hf_xsent.files import digest, file_digest, move_into_place
+from hf_xsent.files import digest, file_digest, make_folder, move_into_place
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ NOT_STATED = "und"
 _FIRST_TEXTS = 100  # of each language, to identify it
 _COLUMNS = ("query-id", "corpus-id")
 _KINDS: dict[str, Any] = {"_id": str | int, "text": str, "title": str | None}
-_HEADER = "\t".join([*_COLUMNS, "score"])
+_FIELDS = (*_COLUMNS, "score")
 _FILES = "corpus.jsonl, queries.jsonl, and qrels/test.tsv or qrels.tsv"
 
 
@@ -64,7 +65,8 @@ def load_collection(source: str | PathLike[str], languages: Iterable[str] | None
         if name in queries:
             raise DataError(f"{place}: the _id {name!r} is that of an earlier line: give each query its own")
         queries[name] = text, code
-    judged = _read_judgements(_find(folder, "qrels/test.tsv", "qrels.tsv"), queries, documents)
+    files = ["qrels.jsonl"] if folder.parent.name == IN_MEMORY else ["qrels/test.tsv", "qrels.tsv"]
+    judged = _read_judgements(_find(folder, *files), queries, documents)
     measured = {name: queries[name] for name in queries if judged.get(name)}
     if not measured:
         raise DataError(f"{what}: no query has a relevant document: judgements need scores above 0")
@@ -102,7 +104,7 @@ def store_collection(collection: Mapping[str, Any], cache_dir: str | PathLike[st
     its document or documents, or their scores by id; or records with ``query-id``, ``corpus-id`` and perhaps ``score``.
     """
     root = Path(cache_dir, IN_MEMORY)
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     with TemporaryDirectory(dir=root) as temporary:
         files = _write(collection, Path(temporary, "collection"))
         folder = root / digest([file_digest(file) for file in files])
@@ -127,9 +129,9 @@ def _write(collection: Mapping[str, Any], folder: Path) -> list[Path]:
                 for key, value in records.items()
             ]
         write_records(records, folder / f"{name}.jsonl")
-    rows = [_HEADER, *("\t".join(map(str, row)) for row in _judgements(collection["qrels"]))]
-    (folder / "qrels.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return [folder / name for name in ("corpus.jsonl", "queries.jsonl", "qrels.tsv")]
+    rows = (dict(zip(_FIELDS, map(str, row), strict=True)) for row in _judgements(collection["qrels"]))
+    write_records(rows, folder / "qrels.jsonl")
+    return [folder / f"{name}.jsonl" for name in ("corpus", "queries", "qrels")]
 
 
 def _judgements(qrels: Any) -> Iterator[tuple[Any, Any, Any]]:
@@ -158,7 +160,6 @@ def _place(path: Path, number: int) -> str:
     """Return what messages call a line of a file (of 0, the file), or a record of a collection that was in memory."""
     if not _is_in_memory(path):
         return f"{path}:{number}" if number else str(path)
-    number -= path.suffix == ".tsv"  # its header
     return f"the {path.stem}, record {number}" if number else f"the {path.stem}"
 
 
@@ -208,16 +209,18 @@ def _language(place: str, code: Any) -> str:
 def _read_judgements(path: Path, queries: Iterable[str], documents: Iterable[str]) -> dict[str, dict[str, float]]:
     """Read the relevant documents of each query with their scores; a score of 0 or below is not relevant."""
     judged, in_memory = dict[str, dict[str, float]](), _is_in_memory(path)
-    for number, line in lines(path):
-        cells = line.split("\t") if "\t" in line else line.split()
+    rows: Iterator[tuple[int, Any]] = json_lines(path) if in_memory else lines(path)
+    for number, line in rows:
+        cells = [*map(str, line.values())] if in_memory else line.split("\t") if "\t" in line else line.split()
         try:
             query, *_, document, cell = cells  # TREC has another column
-            score = float(cell)
+            if not isfinite(score := float(cell)):
+                raise ValueError(cell)
         except ValueError as error:
-            if not cells or (number == 1 and cells[0] not in queries):  # a header
+            if not cells or (number == 1 and not in_memory and cells[0] not in queries):  # a header
                 continue
-            layout = "<TAB>".join(_HEADER.split())
-            raise DataError(f"{_place(path, number)}: lines must be {layout}, not {shortened(line)}") from error
+            what = "judgements must be " + ", ".join(_FIELDS) if in_memory else "lines must be " + "<TAB>".join(_FIELDS)
+            raise DataError(f"{_place(path, number)}: {what} (a finite number), not {shortened(line)}") from error
         place = f"the qrels of {query!r}" if in_memory else f"{path}:{number}"
         for name, known, file in ((query, queries, "queries"), (document, documents, "corpus")):
             if name not in known:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ _OTHER = {
     "language", "lang", "code", "negative", "negatives", "url", "domain", "corpus", "comment", "licence", "license",
     "origin", "unnamed",
 }  # fmt: skip
+_NUMBERS = {"id", "no"}  # also codes of Indonesian and Norwegian
 LANGUAGE = ("language", "lang")  # columns of the language of each pair
 _SIDES = _SOURCE | _TARGET | _TEXT
 _KNOWN = _SIDES | _OTHER | {name for pair in _USUAL_PAIRS for name in pair} - {"english"}
@@ -50,14 +51,18 @@ class _Name(NamedTuple):
 _NO_NAME = _Name("", frozenset())
 
 
-def is_header(cells: Sequence[str], language: str, target_language: str) -> bool:
+def is_header(cells: Sequence[str], language: str, target_language: str, below: Iterable[Sequence[str]] = ()) -> bool:
     """Return whether a row has usual names of both sides, or only names of columns, such as score, de or text_en.
 
     Names differ and have no punctuation. If they have languages, one is the source's or the target's, or another name
-    is that of a side.
+    is that of a side. Beside names of both languages, others may be unknown; a row ``below`` with these is of columns
+    of codes.
 
     >>> is_header(["score", "zh_CN", "English"], "zh", "en"), is_header(["No.", "No."], "no", "en")
     (True, False)
+    >>> rows = [["Ein Hund.", "A dog.", "de", "en"], ["Eine Katze.", "A cat.", "de", "en"]]
+    >>> is_header(rows[0], "de", "en", rows[1:])
+    False
     >>> is_header(["fr", "es"], "de", "en"), is_header(["source", "es"], "de", "en")
     (False, True)
     """
@@ -67,7 +72,8 @@ def is_header(cells: Sequence[str], language: str, target_language: str) -> bool
     names = [_parse_name(cell) for cell in cells]
     both = [matching_tags([name.tag for name in names], code) for code in (language, target_language)]
     if len(cells) > 2 and all(both):
-        return True
+        tagged = [number for number, name in enumerate(names) if name.tag in (*both[0], *both[1])]
+        return not any(all(row[number : number + 1] == [cells[number]] for number in tagged) for row in below)
     if _NO_NAME in names or len(set(names)) == 1 or any(map(_PUNCTUATION.search, cells)):
         return False
     named = {find_language(name.tag).code for name in names if name.tag and name.tag not in _OTHER}
@@ -105,13 +111,28 @@ def guess_columns(names: Sequence[str], language: str, target_language: str) -> 
     """Find source and target column by their names; None for a column that is missing or ambiguous.
 
     In this order: usual names of both; names of the languages or of one side; the only columns that may be sentences.
-    A column of another language is not a side, and one column is not both.
+    A column of another language is not a side, and one column is not both. A column id or no may number the rows, also
+    for Indonesian and Norwegian: it is a side if another is named by its language in the same way, or if none is left.
 
     >>> guess_columns(["id", "text_de", "text_en"], "de", "en"), guess_columns(["title", "body", "score"], "de", "en")
     ((1, 2), (0, 1))
     """
     if (usual := _usual_pair(names, language)) is not None:
         return usual
+    sides = _guess([*_without_numbers(names)], language, target_language)
+    return _guess(names, language, target_language) if None in sides else sides
+
+
+def _without_numbers(names: Sequence[str]) -> Iterator[str]:
+    """Yield the names; empty in place of id, no or text_id if no other name, such as text_en, is its counterpart."""
+    parsed = [_parse_name(name) for name in names]
+    for name, (tag, words) in zip(names, parsed, strict=True):
+        is_number = _NUMBERS.intersection(map(str.lower, _words(name)))
+        has_other = any(other.tag not in ("", tag) and other.words == words for other in parsed)
+        yield name if has_other or not is_number else ""
+
+
+def _guess(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
     parsed = [_parse_name(name) for name in names]
     languages = language, target_language
     sides = [_named_side(parsed, code, words) for code, words in zip(languages, (_SOURCE, _TARGET), strict=True)]
@@ -169,8 +190,8 @@ def _parse_name(cell: str) -> _Name:
     rest = [word for word in words if word.lower() not in _KNOWN and not word.isdecimal()]
     if not _KNOWN & {*words[1:]} and (tag := _tag(words)):  # id_ID, but not de_id
         return _Name(tag, frozenset())
-    tag = _tag(rest)
-    usual = frozenset(word.lower() for word in words if word.lower() in _KNOWN)
+    tag = _tag(rest or [word for word in words if word.lower() in _NUMBERS])  # text_id
+    usual = frozenset(word.lower() for word in words if word.lower() in _KNOWN) - {tag.lower()}
     return _NO_NAME if rest and not tag else _Name(tag, usual)
 
 

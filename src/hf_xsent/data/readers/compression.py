@@ -77,12 +77,18 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
 
     Only ``\n`` ends a line.
     """
+    return ((number, decoded(f"{path}:{number}", raw)) for number, raw in numbered_lines(path))
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the bytes of numbered lines, without BOM."""
     with open_file(path) as file:
         for number, raw in enumerate(file, start=1):
-            yield number, _decoded(f"{path}:{number}", raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw)
+            yield number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
 
 
-def _decoded(place: str, raw: bytes) -> str | DataError:
+def decoded(place: str, raw: bytes) -> str | DataError:
+    """Return a line without its end, or an error if it is not UTF-8 text."""
     if b"\0" in raw:
         cure = "remove them, or convert UTF-16 with iconv -f UTF-16 -t UTF-8"
         return DataError(f"{place}: NUL characters in the line; {cure}")

@@ -137,9 +137,9 @@ def _names(source: BitextSource) -> list[str]:
     """Return the names of columns: of a header, a schema or the first record; none of a table without a header."""
     if source.format in ("tsv", "csv"):
         first = islice(_rows(source), _FIRST_PAIRS)
-        cells = next((row for _, row in first if isinstance(row, list) and len(row) > 1), [])
+        cells, *below = [row for _, row in first if isinstance(row, list) and len(row) > 1] or [[]]
         by_name = any(isinstance(column, str) for column in source.columns or ())
-        if not by_name and not is_header(cells, source.language, source.target_language):
+        if not by_name and not is_header(cells, source.language, source.target_language, below):
             return []
         names = [cell.strip() for cell in cells]
         return [f"{name} {place}" if name and name in names[:place] else name for place, name in enumerate(names)]

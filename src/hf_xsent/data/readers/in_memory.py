@@ -21,9 +21,10 @@ from hf_xsent.data.readers.hub import choose_split
 from hf_xsent.data.readers.records import rows_of_dataset
 from hf_xsent.data.readers.sources import IN_MEMORY, BitextSource, default_cache_dir
 from hf_xsent.errors import DataError, shortened
-from hf_xsent.files import digest, move_into_place
+from hf_xsent.files import digest, make_folder, move_into_place
 
 _MOST_LANGUAGES = 500  # each is an open file
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _ARROW = "__arrow_c_stream__"  # of data frames and tables
 
 
@@ -68,7 +69,7 @@ def write_pairs(data: Any, folder: Path, split: str, by_column: bool = True) -> 
     It is one file, or ``by_column`` one for each value of the column of languages, which is then read with less work. A
     name of the data set's config that may have a language, such as en-de, is in the file's name.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     files: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         with ExitStack() as stack:
@@ -82,7 +83,7 @@ def write_pairs(data: Any, folder: Path, split: str, by_column: bool = True) -> 
                         raise DataError(f"the column {column} has no languages, but more than {len(files)} values: "
                                         "rename it, or state the language of all pairs")  # fmt: skip
                     path = Path(temporary) / f"{len(files)}.jsonl"
-                    files[language] = stack.enter_context(path.open("w", encoding="utf-8", errors="surrogatepass"))
+                    files[language] = stack.enter_context(path.open("wb"))
                 files[language].write(_line(record))
         if not files:
             raise DataError("the data hold no pairs: give at least one")
@@ -102,12 +103,27 @@ def _final(path: Path, folder: Path, end: str) -> Path:
 
 def write_records(data: Any, path: Path) -> None:
     """Write a data set, data frame or list of records to a JSONL file."""
-    with path.open("w", encoding="utf-8", errors="surrogatepass") as file:
+    with path.open("wb") as file:
         file.writelines(map(_line, records_of(data, "train", f"the {path.stem}, record")))
 
 
-def _line(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, ensure_ascii=False, default=_described) + "\n"
+def _line(record: Mapping[str, Any]) -> bytes:
+    line = json.dumps(record, ensure_ascii=False, default=_described)
+    try:
+        return f"{line}\n".encode()
+    except UnicodeEncodeError:
+        return f"{json.dumps(_encodable(json.loads(line)))}\n".encode()
+
+
+def _encodable(value: Any) -> Any:
+    """Replace a text that UTF-8 cannot encode by neither text nor texts."""
+    if isinstance(value, dict):
+        return {_SURROGATE.sub("?", name): _encodable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [*map(_encodable, value)]
+    if not isinstance(value, str) or not _SURROGATE.search(value):
+        return value
+    return [["lone surrogate: " + _SURROGATE.sub(lambda match: f"<U+{ord(match[0]):X}>", value)]]
 
 
 def _described(value: Any) -> Any:

@@ -82,8 +82,11 @@ def read_dataset(path: str, split: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def rows_of_dataset(dataset: Any) -> Iterator[dict[str, Any]]:
     """Yield the rows of an open data set, which is faster by batches; class labels, such as languages, as names."""
+    import pyarrow as pa
+
     names = {column: kind.names for column, kind in (dataset.features or {}).items() if hasattr(kind, "int2str")}
-    for batch in dataset.iter(batch_size=_BATCH_ROWS):
+    for read in dataset.iter(batch_size=_BATCH_ROWS):
+        batch = dict(read) if isinstance(read, Mapping) else pa.table(read).to_pydict()  # of pandas, polars or Arrow
         for column, of_column in names.items():
             batch[column] = [None if label is None or label < 0 else of_column[label] for label in batch[column]]
         for values in zip(*batch.values(), strict=True):

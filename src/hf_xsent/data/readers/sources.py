@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
-from os.path import isdir, isfile  # unlike Path's, do not raise for long names
+from os.path import exists, isdir, isfile  # unlike Path's, do not raise for long names
 from pathlib import Path
 
 from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
@@ -87,7 +87,8 @@ class BitextSource:
         path = Path(self.path)
         if isdir(path):
             return "datasets", _files_of_folder(self.path)
-        if isfile(path):
+        if exists(path):
+            refuse_missing(path)
             if (by_name := format_of_name(path.name)) is None:
                 raise DataError(
                     f"{path}: unknown format {path.suffix!r}; formats are {' '.join(_SUFFIX_FORMATS)}, "
@@ -96,8 +97,7 @@ class BitextSource:
             return by_name, [path]
         if files := _files_of_prefix(self) or _joined_files(self):
             for file in files:
-                if not isfile(file):
-                    raise DataError(f"no such file: {file}{nearest_file(file)}")
+                refuse_missing(file)
             return "moses", files
         if (is_id := is_hub_id(self.path)) and not _seems_local(self.path):
             return "datasets", []
@@ -133,8 +133,9 @@ def refuse_table(path: Path, texts: Iterable[str] = ()) -> None:
 
 def end_of_name(path: str) -> str:
     """Return the last part of a name before its suffix, such as en-de of talks.en-de.tsv.gz."""
-    name = strip_compression(Path(path).name)
-    stem = name.rpartition(".")[0] if format_of_name(name) else name.partition("@")[0]
+    is_revised = is_hub_id(path) and ("/" in path or ":" in path)  # else @ is before a script: sr@latin
+    name = strip_compression(Path(path.partition("@")[0] if is_revised else path).name)
+    stem = name.rpartition(".")[0] if format_of_name(name) else name
     return re.split("[.:]", stem)[-1]
 
 
@@ -191,9 +192,11 @@ def is_saved_dataset(folder: str) -> bool:
 
 def refuse_missing(path: Path) -> None:
     """Raise an error if a path is not a file; it states similar names beside it."""
-    if path.is_dir():
+    if isdir(path):
         raise DataError(f"{path} is a folder: give a file")
-    if not path.exists():
+    if exists(path) and not isfile(path):
+        raise DataError(f"{path} is a pipe or device, and input is read more than once: write it to a file")
+    if not exists(path):
         raise DataError(f"no such file: {path}{nearest_file(path)}")
 
 

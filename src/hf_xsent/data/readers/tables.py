@@ -9,7 +9,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.readers.compression import lines_or_errors
+from hf_xsent.data.readers.compression import decoded, lines_or_errors, numbered_lines
 from hf_xsent.errors import DataError
 
 _DELIMITERS = "\t;,"
@@ -29,25 +29,28 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
     The delimiter is tab, semicolon or comma: the first that splits all of the first rows into equally many cells, else
     the most frequent one in the first line.
     """
-    bad: list[DataError] = []
+    bad: list[DataError] = []  # lines of the row
 
     def texts() -> Iterator[str]:
-        for _, line in lines_or_errors(path):
+        for number, raw in numbered_lines(path):
+            line = decoded(f"{path}:{number}", raw)
             if isinstance(line, DataError):
                 bad.append(line)
-            yield "" if isinstance(line, DataError) else line + "\n"
+                line = raw.decode("utf-8", "replace").replace("\0", "").rstrip("\r\n")  # for its quotation marks
+            yield line + "\n"
 
-    lines = (line for _, line in islice(lines_or_errors(path), _LINES_TO_SPLIT) if isinstance(line, str))
-    first = [line.replace("\r", " ") for line in lines]  # the reader below says where one is not in quotes
+    first = [line.replace("\r", " ") for line in islice(texts(), _LINES_TO_SPLIT)]  # the reader says where one is bare
     reader = csv.reader(texts(), delimiter=_delimiter(path, first), strict=True)
+    bad.clear()
     try:
         for cells in reader:
-            if cells and not bad:  # a row with a bad line is bad, too
+            if bad:
+                yield reader.line_num, bad[0]
+            elif cells:
                 yield reader.line_num, cells
-            while bad:
-                yield reader.line_num, bad.pop(0)
+            bad.clear()
     except csv.Error as error:
-        if bad:  # which may have had the closing quotation mark
+        if bad:  # perhaps its bytes are the cause
             raise bad[0] from error
         raise DataError(f"{path}:{reader.line_num}: not CSV ({error}); check the quotation marks") from error
 
