@@ -18,6 +18,7 @@ from hf_xsent.cli import main
 from hf_xsent.comparison import compare as comparing
 from hf_xsent.comparison.compare import StudyResults, train_and_measure
 from hf_xsent.comparison.run import Run
+from hf_xsent.errors import OutputError
 
 BROKEN = {"learning_rate": 1e38, "max_grad_norm": 0, "warmup_steps": 0}
 
@@ -200,5 +201,5 @@ def test_a_dry_run_estimates_the_time_of_each_training_that_is_left(study: Study
 def test_an_output_folder_that_is_a_file_is_an_error(study: StudyFile):
     study.write()
     study.out = study.path
-    with pytest.raises(FileExistsError, match="study.yaml"):
+    with pytest.raises(OutputError, match="study.yaml is a file, not a folder"):
         study.compare()

@@ -224,7 +224,7 @@ def test_an_output_folder_that_cannot_be_written_is_named(run: Run) -> None:
 
 def test_a_cache_that_cannot_be_written_is_named(run: Run) -> None:
     (run.folder / "file").write_text("x")
-    with pytest.raises(NotADirectoryError, match="file/cache"):
+    with pytest.raises(OutputError, match="file is a file, not a folder"):
         run.start(cache_dir=str(run.folder / "file" / "cache"))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
