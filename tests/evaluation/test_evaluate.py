@@ -18,6 +18,7 @@ import torch
 from datasets import Dataset
 from page_reader import Page
 from safetensors.torch import load_file, save_file
+from sentence_transformers.models import StaticEmbedding
 from transformers import AutoModel
 
 from hf_xsent import SentenceEmbedder, evaluate
@@ -318,6 +319,8 @@ def test_nothing_stays_behind(
         (pandas.DataFrame({"de": ["a"]}), {"pairs": [("a", "b")]}, "pairs are given twice, as tasks and as pairs"),
         ({"sts17": "a"}, {"suite": "a"}, "unknown key 'suite'; tasks takes the folder of a suite, too"),
         ({"sts17": "a"}, {"model": {}}, "model is missing: give MODEL"),
+        ({"pairs": {"max_pairs": 10}}, {}, "tasks.pairs.data is missing"),
+        ([TatoebaTask([PairSet("deu", ["a"], ["b"])]), "xsim=a"], {}, "names with their data, or loaded tasks: load"),
     ],
 )
 def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: dict[str, Any], message: str) -> None:
@@ -409,6 +412,9 @@ def test_opened_models_read_as_much_as_stated_while_they_are_measured(
     assert automodel.settings["max_length"] == 4
     assert automodel.groups["all"]["beside"] == pytest.approx(folder.groups["all"]["beside"])
     assert "different lengths in tokens" in str(evaluate({"ours": ours, "model": model}, pairs={"de": pairs}))
+    for model in (opened, SentenceTransformer(modules=[StaticEmbedding(opened.tokenizer, embedding_dim=8)])):
+        with pytest.raises(ModelError, match="^max_length 999 does not fit|has no limit of tokens, which max_length"):
+            evaluate(model, pairs={"de": pairs}, max_length=999)
     with pytest.raises(ModelError, match="^precision and output need models that are named"):
         evaluate(ours, pairs={"de": pairs}, precision="bfloat16", output="results.json")
 
@@ -479,6 +485,8 @@ def test_a_suite_measures_all_data_of_a_folder_encodes_once_and_shows_a_table_an
     assert str(evaluate(models, str(suite), device="cpu", **files)) == table and encoded.sentences == 0
     with pytest.raises(OutputError, match="results.json would overwrite .* another output"):
         evaluate(models, str(suite), output=files["output"], page=files["output"])
+    with pytest.raises(OutputError, match="results.json exists and is no page: choose another name"):
+        evaluate(models, str(suite), page=files["output"])
 
 
 def test_a_suite_with_several_views_shows_each(encoder_folders: dict[str, Path], suite: Path) -> None:
@@ -488,6 +496,13 @@ def test_a_suite_with_several_views_shows_each(encoder_folders: dict[str, Path],
     assert [one.sets[0].language for one in load_tasks({"retention": str(suite)}, {"retention": "en"})] == ["en-en"]
     with pytest.raises(DataError, match="has no 'xx', only ar, es, en"):
         evaluate(model, {"retention": str(suite)}, languages={"retention": ["ar", "xx"]})
+
+
+def test_notes_and_failing_texts_are_those_of_a_single_view(encoder_folders: dict[str, Path], pairs: Any) -> None:
+    model = str(encoder_folders["bert"])
+    one, several = (evaluate(model, pairs={"de": pairs}, layers=layers) for layers in ([0], [0, 1]))
+    assert any("for which not the right one was found first" in note for note in one.notes)
+    assert several.notes == []
 
 
 def test_own_pairs_join_loaded_tasks(embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path) -> None:

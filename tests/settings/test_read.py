@@ -102,6 +102,14 @@ def test_flags_replace_values_and_dotted_flags_change_one_entry_of_a_mapping() -
     assert values["budget"] == {"steps": 5, "pairs": 7}
 
 
+def test_text_that_yaml_would_change_stays_text() -> None:
+    types = {"title": str | None, "settings": dict[str, Any]}
+    flags = {"title": ["#1: which?"], "settings.prompts.query": ["query: "], "settings.data": ["007"]}
+    read = read_values({"settings": {"v1.5": {"seed": 1}}}, {**flags, "settings.v1.5.seed": ["2"]}, types)
+    settings = {"v1.5": {"seed": 2}, "prompts": {"query": "query: "}, "data": "007"}
+    assert read == {"title": "#1: which?", "settings": settings}
+
+
 def test_an_entry_of_text_stays_text() -> None:
     prompts = {"prompts": dict[str, str] | None}
     assert read_values({}, {"prompts.query": ["query: "]}, prompts) == {"prompts": {"query": "query: "}}

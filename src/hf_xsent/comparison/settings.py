@@ -51,7 +51,7 @@ class CompareSettings:
     poolings: list[str] | None = setting(
         None, "Poolings of sentence embeddings. (default: that of the recipe file, else of the start, else mean)"
     )
-    seeds: list[int] = setting([0], "Random seeds.")
+    seeds: list[int] = setting([0], "Random seeds.", required=True, at_least=0, at_most=2**32 - 1)
     output: str | None = setting(
         None,
         "Write runs and report into this folder. (default: runs/ and the study's name)",
@@ -84,4 +84,4 @@ class MethodSettings:
     recipe: str | None = setting(None, "Name of a recipe of the package, or a file, relative to the study.")
     train: bool = setting(True, "Train; false measures the starting encoder.")
     poolings: list[str] | None = setting(None, "Poolings of sentence embeddings.")
-    seeds: list[int] = setting([0], "Random seeds.")
+    seeds: list[int] = setting([0], "Random seeds.", required=True, at_least=0, at_most=2**32 - 1)

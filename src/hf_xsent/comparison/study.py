@@ -83,8 +83,10 @@ def read_study(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, 
     content = {key: value for layer in layers for key, value in layer.items()}
     methods = content.get("methods") or {}
     for flag in flags or ():
-        name = flag.removeprefix("methods.").partition(".")[0]
-        if flag.startswith("methods.") and name not in methods:
+        parts = flag.split(".")[1:]
+        known = any(".".join(parts[:count]) in methods for count in range(1, len(parts) + 1))
+        if flag.startswith("methods.") and not known:
+            name = parts[0]
             raise RecipeError(f"--{flag}: {where or 'the study'} has no method {name!r}{did_you_mean(name, methods)}")
     with _errors_at(where):
         return _study(read_settings(CompareSettings, _plain(_as_files(content)), flags, where), Path(where))

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.evaluation import Evaluation
 from hf_xsent.evaluation.opened import OpenedModel, open_models
 from hf_xsent.evaluation.registry import load_tasks
@@ -47,11 +48,19 @@ def evaluate(settings: EvaluateSettings) -> Evaluation:
     """
     tasks = load_tasks(settings.tasks, settings.languages, settings.pairs, settings.columns)
     if settings.page is not None:
-        check_writable(settings.page, [settings.output] if settings.output else [])
+        _check_page(settings.page, [settings.output] if settings.output else [])
     evaluation = _measure_models(settings, tasks)
     if settings.page is not None:
         write_text(settings.page, evaluation.document().html())
     return evaluation
+
+
+def _check_page(page: str, others: Sequence[str]) -> None:
+    """Raise an error if a page cannot be written, or would overwrite another output or a file that is no page."""
+    check_writable(page, others)
+    path = Path(page)
+    if path.is_file() and not path.read_bytes()[:15].lower().startswith(b"<!doctype html"):
+        raise OutputError(f"{page} exists and is no page: choose another name")
 
 
 def _is_suite(tasks: Any) -> bool:

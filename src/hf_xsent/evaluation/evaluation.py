@@ -79,8 +79,11 @@ class Evaluation:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on how to read the results, and the first texts that fail."""
-        all_notes = [*(note for task in self.tasks for note in task.notes), *notes(self.by_model)]
+        """Sentences on how to read the results, and the first texts that fail; of several views, those of the data."""
+        all_notes = [note for task in self.tasks for note in task.notes]
+        if len(self.reports) > sum(map(len, self.by_model.values())):
+            return all_notes
+        all_notes += notes(self.by_model)
         for task, (title, table) in self._failing(_MOST, _LONGEST).items():
             lines = [f"{task}: {title} (all: {self.page or '--page FILE'}, in Python items())"]
             for text, language, item, right, *found in table.rows:

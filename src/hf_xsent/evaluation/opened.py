@@ -6,17 +6,20 @@ import os
 import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.evaluation.settings import EvaluateSettings
 from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder, Start
 from hf_xsent.evaluation.vectors import SentenceVectors
 from hf_xsent.models.embedder import SentenceEmbedder
+from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_config
 from hf_xsent.models.sentence_encoder import SentenceEncoder, View
 from hf_xsent.models.text_encoder import TextEncoder
@@ -140,7 +143,7 @@ def _objects(settings: EvaluateSettings, _: Sequence[EvaluationTask]) -> Generat
         with _reading(models.values(), settings.max_length):
             for name, model in models.items():
                 length = getattr(model, "max_length" if isinstance(model, TextEncoder) else "max_seq_length", None)
-                described = {"model": name} | ({"max_length": length} if length else {})
+                described = {"model": name} | ({"max_length": length} if isinstance(length, int) else {})
                 yield OpenedModel(name, name, model, name, described, [(described, ModelEncoder(model))])
 
     return opened()
@@ -165,8 +168,8 @@ def _reading(models: Iterable[Any], max_length: int | None) -> Iterator[None]:
             name = next((name for name in _LENGTHS if isinstance(getattr(model, name, None), int)), None)
             if name is None:
                 kind = type(model).__name__
-                raise ModelError(f"{kind} has no max_seq_length, which max_length could change: drop max_length")
-            if not 2 <= max_length <= (longest := getattr(model, "longest_input", max_length)):
+                raise ModelError(f"{kind} has no limit of tokens, which max_length could change: drop max_length")
+            if not 2 <= max_length <= (longest := _longest_input(model) or max_length):
                 raise ModelError(f"max_length {max_length} does not fit: this encoder takes 2 to {longest} tokens")
             before.append((model, name, getattr(model, name)))
             setattr(model, name, max_length)
@@ -174,6 +177,17 @@ def _reading(models: Iterable[Any], max_length: int | None) -> Iterator[None]:
     finally:
         for model, name, length in reversed(before):
             setattr(model, name, length)
+
+
+def _longest_input(model: Any) -> int | None:
+    """Return the most tokens that an opened model can read; None if it is not known."""
+    if isinstance(model, TextEncoder):
+        return model.longest_input
+    modules = list(model.children()) if isinstance(model, torch.nn.Module) else []
+    config = getattr(getattr(modules[0], "auto_model", None), "config", None) if modules else None
+    with suppress(ModelError):  # an encoder that only its library supports
+        return None if config is None else family(config).max_length(config)
+    return None
 
 
 def short_names(models: Sequence[str]) -> dict[str, str]:

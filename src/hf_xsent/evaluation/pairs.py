@@ -14,6 +14,7 @@ from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.hub import select_names
+from hf_xsent.errors import DataError
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Metrics, ModelEncoder, Outcomes, Scores
 from hf_xsent.evaluation.translation_retrieval import ROUNDING, pair_hits, unit
 from hf_xsent.mining.neighbours import nearest_one_way
@@ -131,7 +132,7 @@ def hits_in_pool(vectors: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Return whether each side of each pair finds the other first among all these unit vectors (N × 2).
 
     ``pairs`` are places of vectors. Vectors that are paired with one of the two are no candidates; equal cosines count
-    as wrong, as does a pair of which nothing but those is among the nearest, or one with a zero vector.
+    as wrong, as does a pair with a zero vector.
     """
     known = np.flatnonzero(vectors.any(1))
     hits, measured = np.zeros(pairs.shape, dtype=bool), vectors[pairs].any(2).all(1)
@@ -152,12 +153,16 @@ def hits_in_pool(vectors: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     for row, (pair, excluded) in enumerate(zip(pairs.tolist(), paired, strict=True)):
         for side, query in enumerate(pair):
             others = cosines[query][~np.isin(indices[query], [*excluded])]
-            hits[row, side] = of_pairs[row] > (others if len(others) else cosines[query])[0] + ROUNDING
+            if not len(others):  # all of the nearest are paired with one of the two
+                others = np.delete(vectors, [*excluded], axis=0) @ vectors[query]
+            hits[row, side] = of_pairs[row] > others.max(initial=-np.inf) + ROUNDING
     return hits
 
 
 def _different(language: str, sources: Sequence[str], targets: Sequence[str]) -> PairSet:
     """Return each pair once, also if it is repeated in the other direction: else a query would find itself."""
+    if not 0 < len(sources) == len(targets):
+        raise DataError(f"{language} has {len(sources)} sources and {len(targets)} targets: give pairs")
     pairs: dict[frozenset[str], tuple[str, str]] = {}
     for pair in zip(sources, targets, strict=True):
         pairs.setdefault(frozenset(pair), pair)

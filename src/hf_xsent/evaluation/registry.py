@@ -111,8 +111,11 @@ def check_options(name: str, options: Any) -> TaskSettings:
 def task_options(name: str, source: Any) -> dict[str, Any]:
     """Return the options of a task, for which its data alone may stand: a folder, pairs, or a collection."""
     is_data = not isinstance(source, Mapping) or is_in_memory(source)
-    is_data = is_data or (name == RetrievalTask.name and not {"data", "languages"}.intersection(source))
-    is_data = is_data or (name == PairsTask.name and all(language_of_tag(str(key)) for key in source))
+    if not is_data and name in (PairsTask.name, RetrievalTask.name):
+        options = {"data", *inspect.signature(TASKS[name].load).parameters}
+        is_data = not options & {*source} and (
+            name == RetrievalTask.name or all(language_of_tag(str(key)) for key in source)
+        )
     return {"data": source} if is_data else {**source}
 
 
@@ -125,7 +128,10 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
     """
     tasks = [tasks] if isinstance(tasks, EvaluationTask | str | os.PathLike) else tasks
     languages = [languages] if isinstance(languages, str) else languages
-    if isinstance(tasks, Sequence) and tasks and all(isinstance(task, EvaluationTask) for task in tasks):
+    are_loaded = {isinstance(task, EvaluationTask) for task in tasks} if isinstance(tasks, Sequence) else set()
+    if True in are_loaded:
+        if False in are_loaded:
+            raise RecipeError("tasks are names with their data, or loaded tasks: load all of them by load_tasks")
         if languages or columns:
             raise RecipeError("languages and columns are for tasks by name: give them to load_tasks instead")
         return _distinct([*tasks, *([] if pairs is None else [_own_pairs(pairs, columns)])])

@@ -95,8 +95,8 @@ class XsimTask(EvaluationTask):
             (code, target) if code in names or "-" not in code else (code.partition("-")[0], code.partition("-")[2])
             for code in languages
         ]
-        codes = list(dict.fromkeys(code for pair in pairs for code in pair))
-        name_of = dict(zip(codes, select_languages(source, names, codes), strict=True))
+        codes = [code for pair in pairs for code in pair]
+        name_of = {code: select_languages(source, names, [code])[0] for code in codes}
         if same := [first for first, second in pairs if name_of[first] == name_of[second]]:
             raise DataError(f"xsim needs two languages: give a pair such as {same[0]}-fr")
         texts = load_parallel(source, name_of.values(), max_pairs or LINES) if codes else []

@@ -112,7 +112,10 @@ class MineNegativesSettings(SearchSettings, BitextSettings):
     )
     output: str = output_setting("Write LANGUAGE.jsonl with all pairs into this folder.", "FOLDER")
     negatives: int = setting(
-        4, "Write at most N source negatives and N target negatives per pair, nearest first.", at_least=1, at_most=32
+        4,
+        "Write at most N source negatives and N target negatives per pair, the best by margin first.",
+        at_least=1,
+        at_most=32,
     )
     max_share: float = setting(
         0.95,

@@ -142,7 +142,13 @@ def mapping_of(words: Sequence[str]) -> Mapping[str, Any] | None:
 
 
 def parse_text(text: str) -> Any:
-    """Parse text as YAML if it is valid YAML, else return it."""
+    """Parse text as YAML if it is valid YAML, else return it, also if YAML reads a comment or a key without value.
+
+    >>> parse_text("8"), parse_text("#1.json"), parse_text("query: ")
+    (8, '#1.json', 'query: ')
+    """
+    if text.startswith("#") or text.rstrip().endswith(":"):
+        return text
     try:
         return parse_yaml(text)
     except ValueError:

@@ -70,10 +70,7 @@ _EXPLAINED = {  # names without such a setting, for commands that encode
 }
 
 
-_EXPLAINED_OF_TASKS = {  # the same, for commands with tasks
-    "metric": "all metrics of a task are measured",
-    "suite": "tasks takes the folder of a suite, too",
-}
+_EXPLAINED_OF_TASKS = {"metric": "all metrics of a task are measured"}  # the same, for commands with tasks
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
@@ -84,6 +81,7 @@ def suggestion(name: str, known: Collection[str]) -> str:
     """
     meant = next((other for other in OTHER_NAMES.get(name, ()) if other.partition(".")[0] in known), None)
     explained = (_EXPLAINED if "model" in known else {}) | (_EXPLAINED_OF_TASKS if "tasks" in known else {})
+    explained |= {"suite": "tasks takes the folder of a suite, too"} if {"tasks", "pairs"} <= {*known} else {}
     if meant is None and name in explained:
         return f"; {explained[name]}"
     return f"; did you mean {meant!r}?" if meant else did_you_mean(name, known)

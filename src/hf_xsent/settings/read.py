@@ -6,6 +6,7 @@ A settings class is a dataclass of ``setting()`` fields. The same reader serves 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from typing import Any, TypeVar
@@ -61,8 +62,8 @@ def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any
     for name, words in nested.items():
         if (head := name.partition(".")[0]) not in types:
             raise RecipeError(f"unknown flag --{name}{suggestion(head, types)}")
-        is_text = dict[str, str] in members(types[head])  # so that 'query: ' is no mapping
-        entry = [word if is_text else parse_text(word) for word in words]
+        is_text = dict[str, str] in members(types[head])
+        entry = [word if is_text or re.fullmatch("0[0-9]+", word) else parse_text(word) for word in words]
         values = _replace_entry(name, values, name.split("."), entry[0] if len(entry) == 1 else entry)
     converted = {
         name: _as_names(prefix + name, convert(prefix + name, value, types[name]), types[name])
@@ -87,8 +88,12 @@ def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None
 
 
 def _replace_entry(flag: str, values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
-    """Return a copy of nested mappings with one entry replaced; raise an error if it is in something else."""
-    name, *rest = path
+    """Return a copy of nested mappings with one entry replaced; raise an error if it is in something else.
+
+    Keys that the mappings have may contain dots.
+    """
+    count = next((count for count in range(len(path), 1, -1) if ".".join(path[:count]) in values), 1)
+    name, rest = ".".join(path[:count]), path[count:]
     if rest:
         inner = parse_text(values[name]) if isinstance(values.get(name), str) else values.get(name)
         if not isinstance(inner, Mapping | None):

@@ -12,7 +12,8 @@ from itertools import islice
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-import pyarrow
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -37,7 +38,7 @@ _pairs = st.lists(st.tuples(_text, _text), min_size=1, max_size=5)
 
 
 def _zstd(data: bytes) -> bytes:
-    return bytes(pyarrow.compress(data, codec="zstd", asbytes=True))
+    return bytes(pa.compress(data, codec="zstd", asbytes=True))
 
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -215,6 +216,26 @@ def test_tsv_columns_by_number_and_name(tmp_path: Path) -> None:
         list(read_pairs(_source(path, columns=("germann", "english"))))
     with pytest.raises(DataError, match=r"no column 'source', only .*; without a header, give numbers"):
         list(read_pairs(_source(path, columns=("source", "english"))))
+
+
+def test_columns_of_one_of_several_files_are_stated_as_its_error_says(tmp_path: Path) -> None:
+    german = _file(tmp_path, "f.de.tsv", "Mine\tTheirs\nEin Hund läuft.\tA dog runs.\n")
+    turkish = _file(tmp_path, "f.tr.tsv", "Merhaba dünya.\tHello world.\n")
+    data = {"de": str(german), "tr": str(turkish)}
+    with pytest.raises(DataError, match=r"f\.tr\.tsv: no column 'Mine', .*; for one of several files, de=0,1"):
+        load_bitext(data, columns=["Mine", "Theirs"], cleaning=None, cache_dir=tmp_path / "cache")
+    bitext = load_bitext(data, columns=["de=Mine,Theirs", "tr=0,1"], cleaning=None, cache_dir=tmp_path / "cache")
+    assert bitext.languages == {"de": 1, "tr": 1}
+
+
+def test_parquet_with_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    offsets, text = (pa.py_buffer(part) for part in (bytes([0, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0]), b"ab\xff\xfe"))
+    pq.write_table(
+        pa.table({"source": pa.Array.from_buffers(pa.string(), 2, [None, offsets, text]), "target": ["x", "y"]}),
+        tmp_path / "bad.parquet",
+    )
+    with pytest.raises(DataError, match=r"bad\.parquet: not a readable Parquet file \(.*utf-8"):
+        list(read_pairs(_source(tmp_path / "bad.parquet")))
 
 
 @pytest.mark.parametrize("indent", [None, 2])

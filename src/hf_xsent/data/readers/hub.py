@@ -25,7 +25,7 @@ def require_hub_id(source: str | PathLike[str], expected: str) -> str:
 def select_names(source: str | PathLike[str], available: Iterable[str], wanted: Iterable[str] | None) -> list[str]:
     """Return the ``wanted`` names, by default all; raise a `DataError` if one is not available."""
     known = list(available)
-    names = known if wanted is None else list(wanted)
+    names = known if wanted is None else list(dict.fromkeys(wanted))
     for name in names:
         if name not in known:
             raise DataError(f"{fspath(source)} has no {name!r}, only {', '.join(known)}{did_you_mean(name, known)}")

@@ -54,7 +54,7 @@ def open_parquet(path: str | Path) -> Iterator[Any]:
             yield file
     except FileNotFoundError as error:
         raise DataError(f"no such file: {path}") from error
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error}); download it again") from error
 
 
