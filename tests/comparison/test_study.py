@@ -489,7 +489,7 @@ def test_a_study_in_python_names_the_files_of_pairs_in_memory(study: StudyFile) 
     for seeds in (range(2), np.arange(2), (0, np.int64(1))):
         read = read_study([content | {"seeds": seeds}], where=str(study.path))
         assert {method.seeds for method in read.methods} <= {(0, 1), (None,)}
-    with pytest.raises(RecipeError, match="seeds is missing: give --seeds"):
+    with pytest.raises(RecipeError, match="seeds is missing: give (--)?seeds"):
         read_study([content | {"seeds": range(0)}])
     with pytest.raises(RecipeError, match="models and data by their folders, not Linear: save"):
         read_study([content | {"model": Linear(1, 1)}])
