@@ -134,6 +134,10 @@ def test_a_language_that_is_no_code_is_named(load: Any) -> None:
         load([{"source": "ein Hund", "target": "a dog", "language": 5}])
 
 
+def test_min_nan_is_a_language(load: Any) -> None:
+    assert load([{"source": "Koh chi̍t kù", "target": "Another one", "language": "nan"}]).languages == {"nan": 1}
+
+
 @pytest.mark.parametrize("missing", [None, "", float("nan")])
 def test_a_pair_without_language_beside_others_is_named(load: Any, missing: object) -> None:
     records = [{"source": "ein Hund", "target": "a dog", "language": code} for code in ("de", missing)]

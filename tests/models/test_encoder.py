@@ -132,6 +132,15 @@ def test_an_object_that_encodes_is_a_model_and_others_are_not() -> None:
         Encoder(Lengths(), device="cuda")
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_an_object_may_return_tensors_that_require_gradients(kind: torch.dtype) -> None:
+    class Model:
+        def encode(self, texts: list[str]) -> torch.Tensor:
+            return torch.ones(len(texts), 3, dtype=kind, requires_grad=True)
+
+    np.testing.assert_array_equal(Encoder(Model()).encode(["a", "b"]), np.ones((2, 3)))
+
+
 def test_a_precision_of_vectors_that_would_round_them_to_zero_is_refused() -> None:
     with pytest.raises(ModelError, match="^vectors 'int8' is unknown: use float32 or float16$"):
         Encoder("exported", vectors="int8")

@@ -244,6 +244,9 @@ def test_an_error_shows_the_start_of_a_long_value() -> None:
         (["64"], list[int], [64]),
         (["a"], list[str] | str, "a"),
         (["a", "b"], list[str] | str, ["a", "b"]),
+        (["false"], list[str] | bool | None, False),
+        (["true"], list[str] | bool | None, True),
+        (["a=1"], list[str] | bool | None, ["a=1"]),
     ],
 )
 def test_the_words_after_a_flag_become_a_value(words: list[str], hint: Any, expected: Any) -> None:

@@ -114,9 +114,9 @@ def list_runs(study: Study) -> list[Run]:
         checks = {f"tasks.{name}": partial(load_task, name, study.tasks[name], cache_dir) for name in study.tasks}
         tasks = dict(zip(study.tasks, check_each(checks), strict=True))
         runs = _plan_runs(study, variants, {name: task.fingerprint for name, task in tasks.items()})
-        left = {(run.method, run.pooling) for run in runs if not (run.finished or run.has_model)}
-        to_train = [variant for variant in variants if (variant.method.name, variant.pooling) in left]
-        check_data(to_train, study.budget, tasks.values())
+        left = {(run.method, run.pooling) for run in runs if not run.finished}  # to train, or only to measure
+        unfinished = [variant for variant in variants if (variant.method.name, variant.pooling) in left]
+        check_data(unfinished, study.budget, tasks.values())
     return runs
 
 

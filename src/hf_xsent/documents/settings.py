@@ -50,7 +50,9 @@ class AlignDocumentsSettings(EncodingSettings, WorkSettings):
         choices=("raise", "skip"),
     )
     max_length: int | None = setting(
-        None, "Truncate sentences to N tokens. (default: 256, or the model's if longer)", at_least=2
+        None,
+        "Truncate sentences to N tokens. (default: 256, or the model's if longer; an opened model's own)",
+        at_least=2,
     )
 
     def __post_init__(self) -> None:

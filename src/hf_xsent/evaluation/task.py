@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-import torch
 
 from hf_xsent.errors import DataError
 from hf_xsent.files import digest
-from hf_xsent.models.text_encoder import TextEncoder, check_finite
+from hf_xsent.models.text_encoder import TextEncoder, as_array, check_finite
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -65,9 +64,7 @@ class ModelEncoder:
     def as_role(self, role: str, sentences: Sequence[str], **options: str) -> np.ndarray:
         """Encode texts of one role: ``query``, ``document``, or none; options are those of the model's ``encode``."""
         encode = getattr(self.embedder, f"encode_{role}" if role else "encode", self.embedder.encode)
-        encoded = encode(list(sentences), **options)
-        encoded = encoded.detach().float().cpu() if isinstance(encoded, torch.Tensor) else encoded
-        vectors = np.asarray(encoded, dtype=np.float32)
+        vectors = as_array(encode(list(sentences), **options)).astype(np.float32, copy=False)
         check_finite(vectors, str(vectors.dtype), lambda row: f"the sentence {sentences[row][:40]!r}")
         return vectors
 

@@ -15,7 +15,7 @@ import torch
 from hf_xsent.errors import ModelError
 from hf_xsent.files import digest
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.text_encoder import SupportsEncode
+from hf_xsent.models.text_encoder import SupportsEncode, as_array
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.settings.common import EncodingSettings
 
@@ -104,7 +104,7 @@ class Encoder:
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return one embedding per sentence; without sentences, an array of 0 rows, whose width is the model's."""
-        vectors = np.asarray(self.open().encode(list(sentences) or _PROBES[:1]))
+        vectors = as_array(self.open().encode(list(sentences) or _PROBES[:1]))
         return vectors[: len(sentences)]
 
     def __call__(self, batch: Any) -> Any:

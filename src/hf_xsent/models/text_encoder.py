@@ -235,6 +235,11 @@ class TextEncoder(SentenceTransformerMethods):
         return known.index(language)
 
 
+def as_array(vectors: Any) -> np.ndarray:
+    """Return the embeddings of any ``encode`` as an array; a tensor may be on a device, and require gradients."""
+    return np.asarray(vectors.detach().float().cpu() if isinstance(vectors, Tensor) else vectors)
+
+
 def check_finite(vectors: np.ndarray, precision: str, name: Callable[[int], str]) -> None:
     """Raise an error if an embedding has NaN or infinite values; ``name`` describes the sentence of a row."""
     for start in range(0, len(vectors), _ROWS_AT_ONCE):

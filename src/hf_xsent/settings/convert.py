@@ -40,8 +40,8 @@ def convert_words(name: str, words: Sequence[str], hint: Any) -> Any:
     where, kinds = f"--{name}", members(hint)
     if takes_mapping(hint) and (mapping := mapping_of(words)) is not None:
         return convert(where, mapping, hint)
-    if not words and bool in kinds:
-        return True
+    if bool in kinds and (not words or words[0] in ("true", "false")) and len(words) < 2:
+        return not words or words[0] == "true"
     if words and takes_list(hint) and (len(words) != 1 or str not in kinds):
         return convert(where, list(words), hint)
     if len(words) != 1:

@@ -76,7 +76,7 @@ def write_pairs(data: Any, folder: Path, split: str, by_column: bool = True) -> 
             for number, record in enumerate(records_of(data, split), start=1):
                 column = language_column(record) if by_column else None
                 language = "" if column is None else str(record[column])
-                if column is not None and (not record[column] or language == "nan"):
+                if column is not None and (not record[column] or record[column] != record[column]):
                     raise DataError(f"pair {number} has no {column}: give its code, and und if it is unknown")
                 if language not in files:
                     if len(files) == _MOST_LANGUAGES:
