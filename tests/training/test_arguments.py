@@ -164,6 +164,8 @@ def test_a_backend_for_several_processes_does_not_stop_one(tmp_path: Path, monke
         ({"optim": "adafactor", "optim_args": "scale_parameter=True"}, "AdamW and Adafactor take no optim_args: drop"),
         ({"optim_args": "beta=0.9"}, "AdamW and Adafactor take no optim_args: drop"),
         ({"seed": -1}, "seed -1 is not at least 0"),
+        ({"seed": 2**32}, "seed 4294967296 is not at least 0 and at most 4,294,967,295"),
+        ({"data_seed": -5}, "data_seed -5 is not at least 0"),
     ],
 )
 def test_values_that_fail_or_would_be_ignored_are_refused(

@@ -24,6 +24,7 @@ from hf_xsent import (
     AlignmentTrainingArguments,
     DapForSentenceEmbedding,
     DualPivotForPreTraining,
+    SentenceEncoderForPreTraining,
     XlmrWithRTLHead,
     export_sentence_transformer,
     load_bitext,
@@ -186,6 +187,54 @@ def test_a_language_without_an_embedding_ends_before_training(
     model = XlmrWithRTLHead.from_pretrained(str(encoder_folders["bert"]), **languages)
     with pytest.raises(RecipeError, match="^language 'fr' of the data has no embedding, .* of de, en cannot"):
         AlignmentTrainer(model, TrainingArguments(str(tmp_path), use_cpu=True), {"de": pairs}, {"fr": pairs})
+
+
+def test_the_export_of_an_opened_run_states_what_its_folder_does(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    _train(encoder_folders["bert"], tmp_path / "run", pairs)
+    expected = ModelFacts.read(export_sentence_transformer(tmp_path / "run", tmp_path / "folder", verify=False))
+    model = AutoModel.from_pretrained(tmp_path / "run")
+    assert ModelFacts.read(export_sentence_transformer(model, tmp_path / "opened", verify=False)) == expected
+    with torch.no_grad():
+        next(model.parameters()).add_(1)
+    changed = ModelFacts.read(export_sentence_transformer(model, tmp_path / "changed", verify=False))
+    assert changed.pairs == expected.pairs and changed.exported_from == "" != expected.exported_from
+
+
+class _Averaging(torch.optim.SGD):
+    """An optimizer as those of schedulefree: its groups count steps, and eval puts averaged weights into the model."""
+
+    def train(self) -> None:
+        self.modes = [*getattr(self, "modes", []), "train"]
+
+    def eval(self) -> None:
+        self.modes = [*getattr(self, "modes", []), "eval"]
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        super().step(closure)
+        for group in self.param_groups:
+            group["steps"] = group.get("steps", 0) + 1
+
+
+def test_an_optimizer_of_the_caller_measures_its_averages_and_resumes_with_its_groups(
+    encoder_folders: dict[str, Path], pairs: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    def trainer(steps: int) -> AlignmentTrainer:
+        torch.manual_seed(0)
+        model = SentenceEncoderForPreTraining.from_pretrained(str(encoder_folders["bert"]))
+        optimizer = _Averaging(model.parameters(), lr=0.01)
+        schedule = torch.optim.lr_scheduler.ConstantLR(optimizer)
+        arguments = _arguments(tmp_path / "run", max_steps=steps, save_steps=1, eval_strategy="steps", eval_steps=1)
+        data = {"de": pairs[:12]}, {"de": pairs[12:]}
+        return AlignmentTrainer(model, arguments, *data, optimizers=(optimizer, schedule))
+
+    first = trainer(2)
+    first.train()
+    assert first.optimizer.optimizer.modes.count("eval") == 3  # before training, and after each step
+    second = trainer(3)
+    second.train(resume_from_checkpoint=True, allow_changes=True)
+    assert second.optimizer.optimizer.param_groups[0]["steps"] == 3
 
 
 def test_a_card_without_a_known_run_asks_for_its_facts(

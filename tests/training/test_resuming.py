@@ -274,6 +274,15 @@ def test_a_checkpoint_that_lacks_a_file_is_not_resumed(run: Run, name: str) -> N
         run.start("--resume", **settings)
 
 
+def test_a_checkpoint_without_the_weights_of_added_settings_is_of_another_model(run: Run) -> None:
+    run.start(objectives={"translation_ranking": 1}, max_steps=3)
+    for settings in ({"training_mlp": True}, {"languages": ["de", "fr", "en"]}):
+        with pytest.raises(
+            ModelError, match="checkpoint-3 is of another model: .*: resume with the recipe of that run"
+        ):
+            run.start("--resume_with_changes", objectives={"translation_ranking": 1}, max_steps=4, **settings)
+
+
 def test_a_resume_that_fails_deletes_no_checkpoint(run: Run) -> None:
     run.start(save_steps=1, eval_steps=1, save_total_limit=None)
     unfinish(run.out)

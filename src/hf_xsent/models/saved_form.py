@@ -121,7 +121,7 @@ def load_saved_weights(model: Any, folder: str | Path) -> None:
         model.load_state_dict({name: weights[name] for name in weights if name not in adapted or name in names})
     except RuntimeError as error:
         lost = any(not name.startswith("encoder.") for name in names - weights.keys())
-        same = {*(saved.get("objectives") or ())} == {*model.config.objectives}
+        same = all(saved.get(name) == value for name, value in model.config.saved_settings().items())
         if lost and same and not (Path(folder) / HEADS_FILE).is_file():
             raise OutputError(LACKS_FILE.format(folder, HEADS_FILE)) from error
         reason = " ".join(str(error).partition(":")[2].split())

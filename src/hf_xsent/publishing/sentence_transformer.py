@@ -77,8 +77,9 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
         if isinstance(model, SentenceEncoder):
-            origin = getattr(model.encoder, "origin", Origin())
-            run, facts = origin.name or "", origin.facts or ModelFacts()
+            origin = Origin.of(model)
+            run = str(Path(origin.name or "", origin.hub.get("subfolder", ""))) if origin.name else ""
+            facts = origin.facts or ModelFacts.read(run)
         else:
             run, facts = model, facts_of_mean([str(model), *(settings.average or ())])
         is_run = bool(run) and not (settings.remove_language or settings.average)

@@ -33,4 +33,4 @@ class QuickstartSettings:
     )
     max_steps: int | None = setting(None, "Train for N steps. (default: 300, or 100 with --model)", at_least=1)
     dev_pairs: int = setting(60, "Hold out N pairs per language, and evaluate on them.", at_least=1)
-    seed: int = setting(0, "Seed of weights, split and data order.")
+    seed: int = setting(0, "Seed of weights, split and data order.", at_least=0, at_most=2**32 - 1)

@@ -126,7 +126,7 @@ def _types_of(kind: type, names: frozenset[str] | None) -> dict[str, Any]:
 def range_of(field: Field[Any]) -> str:
     """Describe the valid numbers of a field in words, such as ``above 0 and at most 1``."""
     bounds: Mapping[str, float] = field.metadata.get("range", {})
-    return " and ".join(f"{_COMPARED[name][1]} {bound:g}" for name, bound in bounds.items())
+    return " and ".join(f"{_COMPARED[name][1]} {bound:{',' if bound > 1e6 else 'g'}}" for name, bound in bounds.items())
 
 
 def help_of(field: Field[Any]) -> str:

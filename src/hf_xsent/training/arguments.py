@@ -28,7 +28,7 @@ from hf_xsent.training.settings import TrainingSettings
 
 logger = logging.getLogger(__name__)
 
-_AT_LEAST = {"gradient_accumulation_steps": 1, "max_grad_norm": 0}  # fields that no library checks
+_AT_LEAST = {"gradient_accumulation_steps": 1, "max_grad_norm": 0, "data_seed": 0}  # fields that no library checks
 _LAUNCHED = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")  # set by launchers
 
 
@@ -41,8 +41,8 @@ class CheckedArguments(TrainingArguments):
         check_settings(self)
         refuse_conflicts(facts_of_arguments(self))
         for name, least in _AT_LEAST.items():
-            if getattr(self, name) < least:
-                raise RecipeError(f"{name} {getattr(self, name)} is not at least {least}")
+            if (value := getattr(self, name)) is not None and value < least:
+                raise RecipeError(f"{name} {value} is not at least {least}")
         _choose_bf16(self)
         refuse_secrets({"hub_token": self.hub_token})  # checkpoints hold the arguments
         # transformers raises an error for bf16 without a GPU, and for a backend in one process without a launcher.

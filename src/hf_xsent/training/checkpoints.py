@@ -49,6 +49,7 @@ class SavingTrainer(HubTrainer):
     _resumed: TrainerState | None = None  # of the checkpoint to resume from
     run: Any = None  # the Run of the last call of train
     _own_optimizer: Any = None  # of an earlier call, with the settings and the moments of its run
+    _builds_optimizer = True  # by its settings; another's groups may count steps, or change by the schedule
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -87,6 +88,7 @@ class SavingTrainer(HubTrainer):
         if self.optimizer is self._own_optimizer:
             self.optimizer, self.model_wrapped = None, self.model
         given, origin = self.optimizer, Origin.of(self.model)
+        self._builds_optimizer = given is None
         start = origin.name if origin.facts is None else None  # else the weights are in memory
         self.run = run = run or Run(folder, resume_from_checkpoint or False, allow_changes, overwrite, start)
         with self._training(run, self.saves_run) as (checkpoint, changed):
@@ -110,6 +112,11 @@ class SavingTrainer(HubTrainer):
         """Prepare the run, which starts or resumes; on a CPU, let steps reuse freed memory."""
         if self.args.device.type == "cpu":
             keep_freed_memory()
+
+    def measure_as_saved(self) -> None:
+        """Let an optimizer that averages weights put these into the model, as transformers does before it measures."""
+        if callable(average := getattr(self.optimizer, "eval", None)):
+            average()
 
     def predict(self, *_: Any, **__: Any) -> Any:
         """Raise an error: measurements are made by ``evaluate``."""
@@ -304,12 +311,12 @@ class SavingTrainer(HubTrainer):
         return (epochs, *others, max_steps)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """Load the optimizer's state, but not its settings; raise an error if it is of other weights."""
+        """Load the optimizer's state, and keep this run's settings; raise an error if it is of other weights."""
         optimizer: Any = self.optimizer
         groups = [] if optimizer is None else [dict(group) for group in optimizer.param_groups]
         with loading_state("the optimizer's state", checkpoint):
             super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None and not self.is_deepspeed_enabled:
+        if checkpoint is not None and self._builds_optimizer and not self.is_deepspeed_enabled:
             keep_settings(optimizer, self.lr_scheduler, groups)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:

@@ -141,7 +141,7 @@ class CommonTrainingSettings:
         metavar="true|false|auto",
     )
     save_steps: float = setting(500, "Write a checkpoint every N steps.", above=0)
-    seed: int = setting(42, "Seed of new weights, dropout and data order.", at_least=0)
+    seed: int = setting(42, "Seed of new weights, dropout and data order.", at_least=0, at_most=2**32 - 1)
     logging_steps: float = setting(10, "Log the losses every N steps, and before each checkpoint.", results=False)
     report_to: str | list[str] | None = setting(
         "none", "Also send metrics to tensorboard, wandb or trackio.", results=False

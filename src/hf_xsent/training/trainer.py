@@ -254,6 +254,7 @@ class AlignmentTrainer(RunTrainer):
         _, dev = as_bitexts(None, given, self.target_language, self.columns, others=True)
         if dev is None:
             raise DataError("no dev pairs to evaluate on: pass them as eval_dataset")
+        self.measure_as_saved()
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._measure_dev(dev).items()}
         self.log(metrics)
         if eval_dataset is not None:
@@ -323,10 +324,9 @@ class AlignmentTrainer(RunTrainer):
             )
         group = batch if self.args.one_language_batches else 1
         step = batch * self.args.gradient_accumulation_steps
+        step = step if step <= len(dataset) else batch
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        return TemperatureSampler(
-            dataset.ranges, self.alpha, seed, group=group, batch=step if step <= len(dataset) else batch
-        )
+        return TemperatureSampler(dataset.ranges, self.alpha, seed, group=group, batch=step)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return the batches of this process; a resumed run skips those before its checkpoint in constant time."""
