@@ -320,6 +320,7 @@ def test_nothing_stays_behind(
         ({"sts17": "a"}, {"suite": "a"}, "unknown key 'suite'; tasks takes the folder of a suite, too"),
         ({"sts17": "a"}, {"model": {}}, "model is missing: give MODEL"),
         ({"pairs": {"max_pairs": 10}}, {}, "tasks.pairs.data is missing"),
+        (TatoebaTask, {}, "tasks are names with their data, or loaded tasks, not "),
         ([TatoebaTask([PairSet("deu", ["a"], ["b"])]), "xsim=a"], {}, "names with their data, or loaded tasks: load"),
     ],
 )

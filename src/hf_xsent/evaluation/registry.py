@@ -135,6 +135,8 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
         if languages or columns:
             raise RecipeError("languages and columns are for tasks by name: give them to load_tasks instead")
         return _distinct([*tasks, *([] if pairs is None else [_own_pairs(pairs, columns)])])
+    if tasks is not None and not isinstance(tasks, Iterable):
+        raise RecipeError(f"tasks are names with their data, or loaded tasks, not {shortened(tasks)}")
     if is_in_memory(tasks):
         if pairs is not None:
             raise RecipeError("pairs are given twice, as tasks and as pairs: evaluate them in separate calls")

@@ -140,7 +140,7 @@ class FineTuner(SavingTrainer):
     ) -> dict[str, float]:
         """Measure each set (such as ``eval_accuracy_de``) and the means over sets (``eval_accuracy``)."""
         sets: Any = self.eval_dataset if eval_dataset is None else eval_dataset
-        self.measure_as_saved()
+        self.use_averaged_weights()
         scores = self.measure(sets)
         metrics = {f"{metric_key_prefix}_{kind}_{name}": of[kind] for name, of in scores.items() for kind in of}
         for kind in self.task.scores:

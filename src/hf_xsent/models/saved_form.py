@@ -18,14 +18,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from hf_xsent.errors import ModelError, OutputError, RecipeError, shortened
+from hf_xsent.errors import ModelError, RecipeError, shortened
 from hf_xsent.files import remove, write_json
 from hf_xsent.models.adapters import plain_weights
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import SETTINGS, forget_last_call, load_config, quiet_loading, split_config
 from hf_xsent.models.sentence_transformer_files import write_modules, write_own_module
 from hf_xsent.runs.hub import loading_errors, read_model_file
-from hf_xsent.runs.run import LACKS_FILE, RUN_FACTS, RUN_STATE_FILE
+from hf_xsent.runs.run import RUN_FACTS, RUN_STATE_FILE, missing_from_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ def load_saved_weights(model: Any, folder: str | Path) -> None:
         lost = any(not name.startswith("encoder.") for name in names - weights.keys())
         same = all(saved.get(name) == value for name, value in model.config.saved_settings().items())
         if lost and same and not (Path(folder) / HEADS_FILE).is_file():
-            raise OutputError(LACKS_FILE.format(folder, HEADS_FILE)) from error
+            raise missing_from_checkpoint(folder, [HEADS_FILE]) from error
         reason = " ".join(str(error).partition(":")[2].split())
         raise ModelError(
             f"{folder} is of another model: {shortened(reason)}: resume with the recipe of that run"

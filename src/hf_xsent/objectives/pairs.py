@@ -91,8 +91,8 @@ def share_sentence(pairs: Tensor, others: Tensor) -> Tensor:
     tensor([[ True, False]])
     """
     shared = torch.zeros(len(pairs), len(others), dtype=torch.bool, device=pairs.device)
-    for one, other in product(pairs.T, others.T):
-        shared |= one[:, None] == other
+    for side, other_side in product(pairs.T, others.T):
+        shared |= side[:, None] == other_side
     return shared
 
 

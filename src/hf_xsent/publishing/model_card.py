@@ -49,7 +49,7 @@ def render_card(
 ) -> ModelCard:
     """Render the card of a model from what is known of it and how it encodes (``encoding_facts``).
 
-    ``more`` are a ``note``, a ``recipe_title`` and ``sentences`` in place of those of the facts.
+    ``more`` are a ``note``, a ``recipe_title``, and ``sentences_of_training`` in place of those of the facts.
     """
     folder, recipe, plain = repository.rsplit("/", 1)[-1], dict(facts.recipe), encoding["plain"]
     languages = [*dict.fromkeys(filter(None, map(hub_language, facts.languages)))]

@@ -78,7 +78,9 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
         if isinstance(model, SentenceEncoder):
             origin = Origin.of(model)
-            run = str(Path(origin.name or "", origin.hub.get("subfolder", ""))) if origin.name else ""
+            run = origin.name or ""
+            if run and is_local(run):
+                run = str(Path(run, origin.hub.get("subfolder", "")))
             facts = origin.facts or ModelFacts.read(run)
         else:
             run, facts = model, facts_of_mean([str(model), *(settings.average or ())])

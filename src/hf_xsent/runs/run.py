@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,7 +28,6 @@ BITEXT_FILE = "bitext.json"  # how many pairs were read and removed
 _REPORTS = (RECIPE_FILE, BITEXT_FILE, RESULTS, TABLE)
 _BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # metrics of a run that saved nothing, and cached features
 _SHOWN = 8  # differences in an error
-LACKS_FILE = "{} lacks {}: restore it, delete the checkpoint to resume from the one before, or give --overwrite"
 _ANOTHER_RUN = (
     "the output folder {} holds a run: continue it with --resume or replace it with --overwrite "
     "(of an AlignmentTrainer: train(resume_from_checkpoint=True) or train(overwrite=True))"
@@ -59,6 +58,12 @@ class RunState:
     def write(self, folder: str | Path) -> None:
         """Write the state into the output folder."""
         write_json(Path(folder) / RUN_STATE_FILE, asdict(self))
+
+
+def missing_from_checkpoint(folder: str | Path, names: Iterable[str]) -> OutputError:
+    """Return the error of a checkpoint without these files."""
+    cure = "restore it, delete the checkpoint to resume from the one before, or give --overwrite"
+    return OutputError(f"{folder} lacks {' and '.join(names)}: {cure}")
 
 
 def checkpoints_of(folder: str | Path) -> list[Path]:

@@ -113,7 +113,7 @@ class SavingTrainer(HubTrainer):
         if self.args.device.type == "cpu":
             keep_freed_memory()
 
-    def measure_as_saved(self) -> None:
+    def use_averaged_weights(self) -> None:
         """Let an optimizer that averages weights put these into the model, as transformers does before it measures."""
         if callable(average := getattr(self.optimizer, "eval", None)):
             average()

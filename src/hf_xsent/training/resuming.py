@@ -15,7 +15,7 @@ from transformers.trainer_callback import TrainerState
 from transformers.trainer_utils import SaveStrategy
 
 from hf_xsent.errors import OutputError
-from hf_xsent.runs.run import LACKS_FILE, checkpoints_of
+from hf_xsent.runs.run import checkpoints_of, missing_from_checkpoint
 from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.model import EncoderSettings
 
@@ -77,7 +77,7 @@ def check_complete(checkpoint: Path) -> None:
     missing += [] if [*checkpoint.glob("rng_state*.pth")] else ["rng_state.pth"]
     missing += [] if [*checkpoint.glob("model*.safetensors")] else ["model.safetensors"]
     if missing:
-        raise OutputError(LACKS_FILE.format(checkpoint, " and ".join(missing)))
+        raise missing_from_checkpoint(checkpoint, missing)
 
 
 @contextmanager

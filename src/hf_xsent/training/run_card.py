@@ -131,6 +131,7 @@ def _ends_with_best(trainer: Any) -> bool:
 
 def write_run_card(trainer: Trainer, folder: str | Path, title: str = "") -> None:
     """Write the card of a run, or of its export, into its folder; the title is its name if none is given."""
-    facts = replace(facts_of_trainer(trainer), name=title)
+    facts = facts_of_trainer(trainer)
+    facts = replace(facts, name=title or facts.name)
     name = trainer.hub_model_id or Path(str(trainer.args.output_dir)).resolve().name
     write_card(folder, facts, compose_card(folder, facts, name))

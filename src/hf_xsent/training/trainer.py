@@ -254,7 +254,7 @@ class AlignmentTrainer(RunTrainer):
         _, dev = as_bitexts(None, given, self.target_language, self.columns, others=True)
         if dev is None:
             raise DataError("no dev pairs to evaluate on: pass them as eval_dataset")
-        self.measure_as_saved()
+        self.use_averaged_weights()
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in self._measure_dev(dev).items()}
         self.log(metrics)
         if eval_dataset is not None:
