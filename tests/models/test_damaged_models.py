@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hf_xsent.errors import ModelError
-from hf_xsent.models.dual_pivot import DualPivotForPreTraining
+from hf_xsent.models.dual_pivot import DualPivotForPreTraining, DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 
@@ -53,3 +53,11 @@ def test_truncated_weights_are_named(encoder_folders: dict[str, Path], tmp_path:
     weights.write_bytes(weights.read_bytes()[:size])
     with pytest.raises(ModelError, match=r"has no readable weights \(model.safetensors\)"):
         SentenceEmbedder.from_pretrained(str(tmp_path / "model"))
+
+
+def test_a_model_is_not_saved_without_its_tokenizer_because_that_is_damaged(export: Path, tmp_path: Path) -> None:
+    shutil.copytree(export, tmp_path / "model")
+    (tmp_path / "model/tokenizer.json").write_bytes(b"{")
+    model = DualPivotForSentenceEmbedding.from_pretrained(tmp_path / "model")
+    with pytest.raises(ModelError, match="has no readable tokenizer"):
+        model.save_pretrained(tmp_path / "saved")

@@ -121,15 +121,16 @@ def test_a_folder_with_spaces_is_one_word_in_the_shell(snippet: str) -> None:
     assert not {"my", "export"} & {*words} and any("my export" in word for word in words)
 
 
+@pytest.mark.parametrize("precision", ["float16", "float64"])
 def test_the_reference_computes_in_float32_whatever_the_precision_of_the_export(
-    exported: Path, monkeypatch: pytest.MonkeyPatch
+    exported: Path, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
     config = json.loads((exported / "config.json").read_text("utf-8"))
-    (exported / "config.json").write_text(json.dumps(config | {"dtype": "float16"}), "utf-8")
+    (exported / "config.json").write_text(json.dumps(config | {"dtype": precision}), "utf-8")
     codes: list[str] = []
     monkeypatch.setattr(runtimes, "RUNTIMES", RUNTIMES[:1])
     monkeypatch.setattr(check, "_run", lambda _, code, *__: codes.append(code) or _answer())
-    assert [result.precision for result in check_runtimes(exported)] == ["float16"]
+    assert [result.precision for result in check_runtimes(exported)] == [precision]
     assert ".float()" in codes[0] and ".float()" not in RUNTIMES[0].code(ENCODING, "", "out", "out")
 
 

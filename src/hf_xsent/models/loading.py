@@ -104,11 +104,16 @@ def load_tokenizer(name_or_path: str, **hub: Any) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model folder or Hub id."""
     folder = Path(name_or_path, hub.get("subfolder", ""))
     check_finished(folder)
-    files = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
-    if is_local(name_or_path) and not any((folder / file).is_file() for file in files):
+    if is_local(name_or_path) and not has_tokenizer(folder):
         raise ModelError(f"the model folder {str(folder)!r} holds no tokenizer: save one into it (tokenizer.json)")
     with loading_errors(name_or_path, "readable tokenizer"):
         return AutoTokenizer.from_pretrained(name_or_path, **hub)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Return whether a folder has a file of a tokenizer."""
+    files = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
+    return any((folder / file).is_file() for file in files)
 
 
 def forget_last_call(tokenizer: Any) -> None:

@@ -21,6 +21,7 @@ from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.loading import (
     UNUSED_ARGUMENTS,
+    has_tokenizer,
     hub_arguments,
     load_config,
     load_encoder,
@@ -268,6 +269,8 @@ class SavedModel(PreTrainedModel):
         try:
             return self.tokenizer
         except ModelError:
+            if self._source and has_tokenizer(Path(self._source, self._hub.get("subfolder", ""))):
+                raise  # it cannot be read
             return None
 
     @classmethod

@@ -29,7 +29,7 @@ from hf_xsent.publishing.runtimes import Runtime, resource, runtimes_of, runtime
 logger = logging.getLogger(__name__)
 
 # at equal token ids
-SMALLEST_COSINE = {"float32": 0.9999, "float16": 0.999, "bfloat16": 0.99, "q8_0": 0.99, "int8": 0.95}
+SMALLEST_COSINE = {"float64": 0.9999, "float32": 0.9999, "float16": 0.999, "bfloat16": 0.99, "q8_0": 0.99, "int8": 0.95}
 _LARGEST_LENGTH_DIFFERENCE = 0.02
 _BATCH = 32
 _ALONE = 5  # each fifth text is also encoded alone

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -76,29 +76,7 @@ def export_sentence_transformer(settings: ExportSettings) -> Path:
     with writing(folder, folder=True) as part, _as_exported(embedder, texts):
         embedder.model.tokenizer = embedder.tokenizer
         save_model(embedder.model, part, heads=False, dtype=getattr(torch, settings.dtype), dim=embedder.width)
-        if isinstance(model, SentenceEncoder):
-            origin = Origin.of(model)
-            run = origin.name or ""
-            if run and is_local(run):
-                run = str(Path(run, origin.hub.get("subfolder", "")))
-            facts = origin.facts or ModelFacts.read(run)
-        else:
-            run, facts = model, facts_of_mean([str(model), *(settings.average or ())])
-        is_run = bool(run) and not (settings.remove_language or settings.average)
-        if isinstance(model, SentenceEncoder):  # others may have trained it since
-            is_run = is_run and _weights_of(part) == _weights_of(Path(run))
-        width = embedder.width  # results of other dimensions are not those of the export
-        results = [each for each in facts.results if each["settings"].get("dim", width) == width]
-        on_the_hub = "" if not run or is_local(run) else str(run)  # a folder may be a copy
-        facts = replace(
-            facts if is_run and settings.dim is None else facts.not_measured(),
-            exported_from=identify_model(str(run)) if is_run else "",
-            results=results if is_run else [],
-            name=facts.name if is_run else "",
-            base_model=facts.base_model or on_the_hub,
-            languages=facts.languages or [*texts],
-            language_removed=sorted({*texts, *facts.language_removed}),
-        )
+        facts = _facts(model, part, embedder.width, texts, settings)
         if settings.verify:
             _verify(embedder, part, getattr(torch, settings.dtype))
         _add_formats(settings, part)
@@ -116,6 +94,32 @@ def _import_extras(settings: ExportSettings) -> None:
     for extra in ("openvino", "gguf"):
         if getattr(settings, extra):
             import_extra(extra, extra, extra)
+
+
+def _facts(
+    model: SentenceEncoder | str | Path, part: Path, width: int, texts: Iterable[str], settings: ExportSettings
+) -> ModelFacts:
+    """Return what is known of the export in ``part``: that of its run, of whose measurements those that hold for it."""
+    if isinstance(model, SentenceEncoder):
+        origin = Origin.of(model)
+        run = origin.name or ""
+        if run and is_local(run):
+            run = str(Path(run, origin.hub.get("subfolder", "")))
+        facts = origin.facts or ModelFacts.read(run)
+        same = bool(run) and _weights_of(part) == _weights_of(Path(run))  # others may have trained it since
+    else:
+        run, facts, same = str(model), facts_of_mean([str(model), *(settings.average or ())]), True
+    facts = replace(
+        facts,
+        base_model=facts.base_model or ("" if not run or is_local(run) else run),  # a folder may be a copy
+        languages=facts.languages or [*texts],
+        language_removed=sorted({*texts, *facts.language_removed}),
+    )
+    if not same or settings.remove_language or settings.average:
+        return replace(facts.not_measured(), exported_from="", results=[], name="")
+    results = [each for each in facts.results if each["settings"].get("dim", width) == width]
+    facts = facts if settings.dim is None else facts.not_measured()
+    return replace(facts, exported_from=identify_model(run), results=results)
 
 
 def _weights_of(folder: Path) -> str:

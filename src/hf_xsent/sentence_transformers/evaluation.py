@@ -29,7 +29,7 @@ class TaskEvaluator(SentenceEvaluator):
         super().__init__()
         if not isinstance(task, EvaluationTask):
             raise RecipeError(
-                f"TaskEvaluator takes one task, not a {type(task).__name__}: give "
+                f"TaskEvaluator takes one task, not {type(task).__name__}: give "
                 "evaluator=[TaskEvaluator(task) for task in tasks]"
             )
         self.task = task
