@@ -141,7 +141,7 @@ def test_a_signal_in_the_step_of_an_early_stop_leaves_its_checkpoint(
     run: Run, monkeypatch: pytest.MonkeyPatch, stops: list[int]
 ) -> None:
     settings: dict[str, Any] = {"save_strategy": "epoch", "eval_steps": 1, "load_best_model_at_end": False}
-    settings |= {"max_steps": 9, "early_stopping_patience": 1, "save_total_limit": None}
+    settings |= {"max_steps": 9, "early_stopping_patience": 1, "save_total_limit": 9}
 
     def measured(*_: Any, **__: Any) -> dict[str, Metrics]:
         accuracies.append(accuracies[-1] + 1 if len(accuracies) < 6 else 0)

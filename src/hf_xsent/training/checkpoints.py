@@ -296,7 +296,7 @@ class SavingTrainer(HubTrainer):
         begin = super()._init_training_state(max_steps, *args, **kwargs)
         if self._resumed is not None:
             self.state.compute_steps(self.args, max_steps)
-            self.state.log_history = self._resumed.log_history
+            self.state.log_history = [*self._resumed.log_history]  # the copy grows, the other ends at the checkpoint
             step = self._resumed.best_global_step
             best = Path(str(self.args.output_dir)) / f"checkpoint-{step}"  # which may have been moved since
             known = (str(best), self._resumed.best_metric, step) if best.is_dir() else (None, None, None)
