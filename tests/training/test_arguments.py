@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from settings_page import REFUSED, WITHOUT_EFFECT
-from transformers import TrainerCallback, TrainingArguments
+from transformers import TrainerCallback, TrainingArguments, trainer_optimizer
 from transformers.integrations import integration_utils
 
 from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, MoCoConfig, SentenceEncoderForPreTraining
@@ -188,6 +189,8 @@ def test_values_that_fail_or_would_be_ignored_are_refused(
         ({"dataloader_num_workers": -1}, "num_workers option should be non-negative"),
         ({"report_to": "foo"}, "foo is not supported"),
         ({"report_to": "dvclive"}, "requires dvclive to be installed"),
+        ({"optim": "galore_adamw", "optim_target_modules": "all-linear"}, "need to install `galore_torch`"),
+        ({"optim_target_modules": ["query"], "adam_beta1": 1.5}, "Invalid beta parameter at index 0: 1.5"),
     ],
 )
 def test_settings_that_libraries_refuse_end_before_data_is_read(
@@ -197,6 +200,25 @@ def test_settings_that_libraries_refuse_end_before_data_is_read(
     with pytest.raises(RecipeError, match=f"^invalid or conflicting settings: .*{reason}") as error:
         pretrain(**start, use_cpu=True, **settings)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("optim", ["galore_adamw", "galore_adamw_layerwise"])
+def test_an_optimizer_of_some_layers_is_built_or_names_the_setting_that_fits_none(
+    optim: str, model: Any, tmp_path: Path, pairs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = dict.fromkeys(("GaLoreAdafactor", "GaLoreAdamW", "GaLoreAdamW8bit"), torch.optim.AdamW)
+    monkeypatch.setitem(sys.modules, "galore_torch", SimpleNamespace(**kinds))  # type: ignore[arg-type]
+    monkeypatch.setattr(trainer_optimizer, "is_galore_torch_available", lambda: True)
+
+    def build(modules: Any) -> Any:
+        settings = {"optim": optim, "optim_target_modules": modules}
+        arguments = AlignmentTrainingArguments(str(tmp_path), use_cpu=True, report_to="none", **settings)
+        return AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer).create_optimizer()
+
+    for modules in ("quer", ["quer!"], "*"):
+        with pytest.raises(RecipeError, match=r"^optim_target_modules .* fits no linear layer .* or all-linear"):
+            build(modules)
+    assert isinstance(build(["query"]), torch.optim.Optimizer)
 
 
 def test_only_the_trainer_starts_a_tracker(

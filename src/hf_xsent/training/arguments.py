@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -116,16 +117,19 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
 
 def _try_out(arguments: Any) -> None:
     """Build what the Trainer will build, for one weight: settings that libraries refuse end before data is read."""
-    weight = torch.nn.Parameter(torch.zeros(1))
-    if arguments.optim_target_modules is None:  # whose optimizers need the model
-        kind, options = Trainer.get_optimizer_cls_and_kwargs(arguments)
-        optimizer = kind([weight], **{"weight_decay": arguments.weight_decay} | options)
-        kind, options = arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs
-        try:
-            get_scheduler(kind, optimizer, 1, 2, options)
-        except TypeError as error:
-            cure = "give lr_scheduler_kwargs of this schedule, {} for none"
-            raise TypeError(f"lr_scheduler_type {kind.value} and {options}: {error}; {cure}") from error
+    model, given = torch.nn.utils.skip_init(torch.nn.Linear, 1, 1, bias=False), copy(arguments)
+    if given.optim_target_modules is not None:
+        given.optim_target_modules = "all-linear"  # the names are of the model to train
+    kind, options = Trainer.get_optimizer_cls_and_kwargs(given, model)
+    parts = [options.pop(name) for name in ("params", "model", "optimizer_dict") if name in options]
+    options = options if parts else {"weight_decay": arguments.weight_decay} | options
+    optimizer = kind(parts[-1] if parts else model.parameters(), **options)
+    schedule, options = arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs
+    try:
+        get_scheduler(schedule, optimizer, 1, 2, options)
+    except TypeError as error:
+        cure = "give lr_scheduler_kwargs of this schedule, {} for none"
+        raise TypeError(f"lr_scheduler_type {schedule.value} and {options}: {error}; {cure}") from error
     loader: Any = [0]
     DataLoader(loader, num_workers=arguments.dataloader_num_workers)
     callbacks = get_reporting_integration_callbacks(arguments.report_to)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -184,6 +185,18 @@ class SavingTrainer(HubTrainer):
             (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle, which can run code when opened
         if self.args.should_save and output_dir is None:
             run.place_model()
+
+    def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
+        """Build the optimizer; raise an error if the model has none of its target modules."""
+        try:
+            return super().create_optimizer(model)
+        except (ValueError, re.error) as error:
+            if (modules := self.args.optim_target_modules) is None:
+                raise
+            raise RecipeError(
+                f"optim_target_modules {modules!r} fits no linear layer of this model: give a list of parts of names, "
+                "a regular expression of whole names, or all-linear"
+            ) from error
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Build the schedule of the learning rate."""
