@@ -214,6 +214,7 @@ def test_a_resumed_run_that_changed_is_refused_or_recorded(data: Path, encoder_f
         (xnli, [], RecipeError, "nothing to do: give (--)?train"),
         (xnli, ["--xnli={d}"], HfXsentError, "is not fine-tuned for this task: give (--)?train"),
         (xnli, ["--train=en={d}/train-en.tsv", "--max_length=5000"], RecipeError, "max_length 5000 does not fit"),
+        (xnli, ["--train=en={d}/train-en.tsv", "--max_length=4"], RecipeError, "max_length 4 .* takes 5 to 256"),
         (
             xnli,
             ["--train=en={d}/train-en.tsv", "--load_best_model_at_end", "--save_strategy=epoch"],

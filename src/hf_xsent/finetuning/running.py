@@ -44,11 +44,13 @@ def check_settings(settings: FineTuningArguments) -> PreTrainedTokenizerBase:
         if getattr(settings, name) != default_of(settings_of(FineTuningArguments)[name]):
             raise RecipeError(f"{name} has no effect on the task {settings.task}: drop it")
     config = load_encoder_config(settings.model)
-    longest = family(config).max_length(config)
-    if settings.max_length > longest:
-        raise RecipeError(f"max_length {settings.max_length} does not fit: this encoder takes at most {longest} tokens")
     tokenizer = load_tokenizer(settings.model)
     check_tokenizer(tokenizer, config)
+    shortest, longest = tokenizer.num_special_tokens_to_add(pair=True) + 2, family(config).max_length(config)
+    if not shortest <= settings.max_length <= longest:
+        raise RecipeError(
+            f"max_length {settings.max_length} does not fit: this encoder takes {shortest} to {longest} tokens a row"
+        )
     return tokenizer
 
 

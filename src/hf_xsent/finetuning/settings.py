@@ -47,7 +47,7 @@ class FineTuningSettings:
         results=False,
     )
     max_length: int = setting(
-        None, "Truncate each row, both texts together, to this many tokens. (default: 128, for mlqa 384)", at_least=1
+        None, "Truncate each row, both texts together, to this many tokens. (default: 128, for mlqa 384)"
     )
     max_train: int | None = setting(
         None, "Train on at most this many records of each language; without it, all.", at_least=1
