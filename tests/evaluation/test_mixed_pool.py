@@ -191,6 +191,9 @@ def test_a_table_has_a_column_for_each_language(tmp_path: Path) -> None:
         file.write("Ende.\n")
     with pytest.raises(DataError, match=r"pool.tsv:7: 1 columns instead of 2, one per language"):
         load_parallel(tmp_path / "pool.tsv")
+    (tmp_path / "pool.tsv").write_text("de\ten\tde\n", encoding="utf-8")
+    with pytest.raises(DataError, match="pool.tsv:1: two columns are named de"):
+        load_parallel(tmp_path / "pool.tsv")
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,9 @@ def test_pairs_of_languages(folder: Path):
         pairs("en")
     with pytest.raises(DataError, match="has no 'it'"):
         pairs("it")
+    (folder / "fra-CA.txt").write_text((folder / "fr.txt").read_text())
+    assert pairs() == [("de", "en"), ("fr", "en")]  # a language without a region replaces those with one
+    assert pairs("fr-CA", "de-fr-CA", "fr-CA-de") == [("fr-CA", "en"), ("de", "fr-CA"), ("fr-CA", "de")]
     assert pairs("de", "deu-fr") == [("de", "en"), ("deu", "fr")]
     with pytest.raises(DataError, match="xsim needs two languages: give a pair such as deu-fr"):
         pairs("deu-de")

@@ -18,6 +18,7 @@ from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.evaluation.settings import EvaluateSettings
 from hf_xsent.evaluation.task import Encode, EvaluationTask, ModelEncoder, Start
 from hf_xsent.evaluation.vectors import SentenceVectors
+from hf_xsent.files import digest
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_config
@@ -49,7 +50,9 @@ class OpenedModel:
         """Return what later models are compared with on these texts; free the memory of a model by name."""
         if self.vectors is not None:
             self.vectors.release_model(inputs)
-        return Start(self.fingerprint, self.variants[0][1])
+        described, encode = self.variants[0]
+        reading = {name: described[name] for name in described if name != "model"}
+        return Start(digest([self.fingerprint, reading]), encode)
 
 
 def is_name(model: Any) -> bool:

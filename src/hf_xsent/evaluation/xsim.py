@@ -7,6 +7,7 @@ sentences of the target side (`perturb`), which are nearly equal and mean someth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -16,7 +17,7 @@ import numpy as np
 
 from hf_xsent.data.benchmarks.parallel import load_parallel, parallel_languages
 from hf_xsent.data.benchmarks.sets import select_languages
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.languages import STRICT_CODE, find_language
 from hf_xsent.data.perturbing import RULES, Perturbation, perturb
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.parallel import FOLDERS
@@ -90,11 +91,8 @@ class XsimTask(EvaluationTask):
         codes_of_all = [find_language(name).code for name in names]
         target = _TARGET if _TARGET in codes_of_all or languages is not None else codes_of_all[0]
         if languages is None:
-            languages = [name for name, code in zip(names, codes_of_all, strict=True) if code != target]
-        pairs = [
-            (code, target) if code in names or "-" not in code else (code.partition("-")[0], code.partition("-")[2])
-            for code in languages
-        ]
+            languages = [name for name in select_languages(source, names, None) if find_language(name).code != target]
+        pairs = [_pair(code, target, names) for code in languages]
         codes = [code for pair in pairs for code in pair]
         name_of = {code: select_languages(source, names, [code])[0] for code in codes}
         if same := [first for first, second in pairs if name_of[first] == name_of[second]]:
@@ -122,6 +120,13 @@ class XsimTask(EvaluationTask):
         right, right_beside, *by_rule = np.moveaxis(100 * rows.mean(-2, dtype=np.float64), -1, 0)
         errors = {"xsim": 100 - right, "xsim_pp": 100 - right_beside, "correct": right_beside}
         return errors | dict(zip(RULES, by_rule, strict=True))
+
+
+def _pair(code: str, target: str, names: Sequence[str]) -> tuple[str, str]:
+    """Return the two languages of a pair such as de-fr, or a language such as fr-CA and the target."""
+    is_language = code in names or re.fullmatch(STRICT_CODE, code)
+    pair = None if is_language else re.fullmatch(rf"({STRICT_CODE}|[^-]+)-(.+)", code)
+    return (code, target) if pair is None else (pair[1], pair[2])
 
 
 def _rows(test_set: XsimSet, encode: Encode) -> np.ndarray:

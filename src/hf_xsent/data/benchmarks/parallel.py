@@ -85,6 +85,8 @@ def _read_table(path: Path) -> dict[str, list[str]]:
         raise DataError(f"no such file or folder: {path}; give a folder of files such as de.txt, or a TSV")
     rows = [(number, line.split("\t")) for number, line in lines(path) if line.strip()]
     names = [name.strip() for name in rows[0][1]] if rows else []
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise DataError(f"{path}:1: two columns are named {repeated[0]}: give each the code of its language")
     for number, cells in rows[1:]:
         if len(cells) != len(names):
             raise DataError(f"{path}:{number}: {len(cells)} columns instead of {len(names)}, one per language")
