@@ -81,7 +81,8 @@ def test_the_filter_knows_the_language_that_two_codes_name(tmp_path: Path, langu
     pairs = [("Собака бежит.", "The dog runs."), ("Кошка спит.", "The cat sleeps.")]
     rules = ["near_duplicates=null", "min_score=-1"]
     scored = score_pairs(pairs, tmp_path / "scored.tsv", Letters(), language=language, filter=rules)
-    assert scored is not None and scored.pairs == 2 and [*scored.report.languages] == ["ru"]
+    assert scored is not None and scored.report is not None and scored.pairs == 2
+    assert [*scored.report.languages] == ["ru"]
 
 
 def test_filtered_pairs_have_no_excluded_sentence_among_their_negatives(tmp_path: Path) -> None:
