@@ -565,6 +565,15 @@ def test_commas_in_the_sentences_do_not_cut_the_rows_of_a_csv(tmp_path: Path, de
     assert list(read_pairs(_source(tmp_path / "x.csv"))) == rows
 
 
+def test_the_delimiter_of_a_csv_is_that_of_whole_rows_outside_of_quotes(tmp_path: Path) -> None:
+    rows = [("Ja; gut", "Yes; good"), *[("Hund", "dog")] * 18, ("ein\nHund", "a dog"), ("Ei", "egg")]
+    with (tmp_path / "x.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    assert list(read_pairs(_source(tmp_path / "x.csv"))) == rows
+    path = _file(tmp_path, "y.csv", '"Ja; nein; gut",yes\nHund\n')
+    assert _valid(_source(path)) == [("Ja; nein; gut", "yes")]
+
+
 def test_a_first_row_that_is_a_pair_is_not_a_header(tmp_path: Path) -> None:
     for row in ("score\tresult", "Quelle\tSource", "Text\tThe text", "1\tone"):
         path = _file(tmp_path, "pairs.tsv", f"{row}\nzwei\ttwo\n")
