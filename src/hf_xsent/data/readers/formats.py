@@ -21,6 +21,7 @@ from hf_xsent.data.readers.columns import (
     CURE,
     LANGUAGE,
     choose_columns,
+    has_side,
     is_header,
     language_column,
     language_in,
@@ -253,6 +254,11 @@ def _choose(source: BitextSource, names: list[str]) -> tuple[str, str]:
         )
     shown = names_of_sides(names) if source.columns is None else names
     first, second = choose_columns(source.name, shown, source.columns, source.language, source.target_language)
+    if source.format in ("tsv", "csv") and not (
+        {*(source.columns or ())} & {*names} or has_side(shown, source.language, source.target_language)
+    ):
+        cure = "if they are a pair, write a line above that names the columns, such as source and target"
+        logger.warning("%s: %s are read as names of columns; %s", source.name, " and ".join(names), cure)
     return names[first], names[second]
 
 
