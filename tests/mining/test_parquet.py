@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,15 @@ def test_ids_may_be_text(folder: Path, form: str) -> None:
     assert _mine(folder, "a.parquet", "b.parquet", "some.tsv", calibrate=folder / "gold.tsv").count(b"\n") == 21
 
 
+def test_ids_that_json_has_not_are_their_text(folder: Path) -> None:
+    texts = (folder / "a.txt").read_text().split()
+    ids = pa.array([uuid.UUID(int=row).bytes for row in range(len(texts))], pa.uuid())
+    pq.write_table(Encoder(Words())(pa.table({"text": texts, "id": ids})), folder / "a.parquet")
+    _, *rows = _mine(folder, "a.parquet", "b.txt", "ids.tsv").decode().splitlines()
+    records = [json.loads(line) for line in _mine(folder, "a.parquet", "b.txt", "ids.jsonl").splitlines()]
+    assert [row.split("\t")[4] for row in rows] == [record["source_line"] for record in records]
+
+
 def test_ids_of_several_types_are_text(folder: Path) -> None:
     whole = _mine(folder, "a.txt", "b.txt", "text.tsv")
     (folder / "a").mkdir()
@@ -136,6 +146,23 @@ def test_vectors_of_another_model_and_damaged_ones_are_refused(folder: Path) -> 
     vectors = [[1.0] * size for size in (2, 4, 3, 3)]
     pq.write_table(pa.table({"text": list("abcd"), "embedding": vectors}), folder / "x.parquet")
     with pytest.raises(DataError, match=r"x.parquet has .* vectors of different lengths"):
+        _mine(folder, "x.parquet", "b.txt", "x.tsv")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("text", [1, 2], "'text' has values of the type int64, not text: convert it"),
+        ("text", [b"a", b"b"], "'text' has values of the type binary, not text"),
+        ("embedding", ["[1.0]", "[2.0]"], "'embedding' has values of the type string, not lists of numbers"),
+        ("embedding", [["a"], ["b"]], "'embedding' has values of the type list<.*string>, not lists of numbers"),
+        ("embedding", [1.0, 2.0], "'embedding' has values of the type double, not lists of numbers"),
+    ],
+)
+def test_columns_of_other_types_are_refused(folder: Path, column: str, values: list[Any], message: str) -> None:
+    table = {"text": ["a", "b"], "embedding": [[1.0], [2.0]], column: values}
+    pq.write_table(pa.table(table), folder / "x.parquet")
+    with pytest.raises(DataError, match=f"x.parquet: the column {message}"):
         _mine(folder, "x.parquet", "b.txt", "x.tsv")
 
 

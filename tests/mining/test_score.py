@@ -76,6 +76,15 @@ def test_pairs_in_memory_of_another_language_are_named_and_not_listed(tmp_path: 
         )
 
 
+@pytest.mark.parametrize("language", ["ru", "en-ru"])
+def test_the_filter_knows_the_language_that_two_codes_name(tmp_path: Path, language: str) -> None:
+    pairs = [("Собака бежит.", "The dog runs."), ("Кошка спит.", "The cat sleeps.")]
+    rules = ["near_duplicates=null", "min_score=-1"]
+    scored = score_pairs(pairs, tmp_path / "scored.tsv", Letters(), language=language, filter=rules)
+    assert scored is not None and scored.report is not None and scored.pairs == 2
+    assert [*scored.report.languages] == ["ru"]
+
+
 def test_filtered_pairs_have_no_excluded_sentence_among_their_negatives(tmp_path: Path) -> None:
     (tmp_path / "gold.txt").write_text("The dog sleeps.\n", encoding="utf-8")
     left = {"source": "Es ist kalt.", "target": "It is cold."}

@@ -30,7 +30,8 @@ def check_output(output: str, inputs: Iterable[str | Path] = ()) -> None:
 def write_records(output: str | Path, columns: Sequence[str], records: Iterable[Record]) -> int:
     """Write records as JSON Lines or Parquet if the name says so, else as TSV with a header; return their number.
 
-    ``columns`` are the keys that TSV and Parquet have, in this order.
+    ``columns`` are the keys that TSV and Parquet have, in this order. A value that JSON has not, such as a date, is its
+    text.
     """
     count = 0
 
@@ -43,7 +44,7 @@ def write_records(output: str | Path, columns: Sequence[str], records: Iterable[
     if Path(output).suffix.lower() == ".parquet":
         _write_parquet(output, columns, counted())
     elif is_jsonl(Path(output).name):
-        write_text(output, (f"{json.dumps(record, ensure_ascii=False)}\n" for record in counted()))
+        write_text(output, (f"{json.dumps(record, ensure_ascii=False, default=str)}\n" for record in counted()))
     else:
         write_text(output, _tsv(columns, counted()))
     return count

@@ -22,6 +22,7 @@ from hf_xsent.runs.identity import first_difference, identify_files
 from hf_xsent.runs.store import Store
 
 ID, TEXT, VECTOR = "id", "text", "embedding"
+_TEXT_TYPES = ("string", "large_string", "string_view", "null")  # the last of a file without texts
 _LENGTHS = "rows without a vector, or vectors of different lengths: encode its texts again"
 
 
@@ -72,6 +73,7 @@ class VectorFiles:
             with open_parquet(file) as opened:
                 if missing := {TEXT, VECTOR} - {*opened.schema_arrow.names}:
                     raise DataError(f"{file} has no column {min(missing)!r}: mine needs {TEXT} and {VECTOR}")
+                _check_types(file, opened.schema_arrow)
                 self.id_types.add(opened.schema_arrow.field(ID).type if ID in opened.schema_arrow.names else None)
                 made_by = (opened.schema_arrow.field(VECTOR).metadata or {}).get(MADE_BY, b"{}")
                 self.made_by.append(json.loads(made_by))
@@ -149,6 +151,22 @@ class VectorFiles:
         if len(pc.unique(pc.list_value_length(lists))) != 1 or lists.null_count:
             raise DataError(f"{self.groups[number][0]} has {_LENGTHS}")
         return np.asarray(lists.flatten()).reshape(len(lists), -1)
+
+
+def _check_types(file: Path, schema: Any) -> None:
+    """Raise an error unless texts are strings and vectors are lists of numbers."""
+    from pyarrow import types
+
+    text, vector = (schema.field(name).type for name in (TEXT, VECTOR))
+    is_text = str(text.value_type if types.is_dictionary(text) else text) in _TEXT_TYPES
+    number = getattr(vector, "value_type", vector)
+    is_number = types.is_floating(number) or types.is_integer(number) or types.is_decimal(number)
+    for name, given, expected, is_right in (
+        (TEXT, text, "text", is_text),
+        (VECTOR, vector, "lists of numbers", is_number and number != vector),
+    ):
+        if not is_right:
+            raise DataError(f"{file}: the column {name!r} has values of the type {given}, not {expected}: convert it")
 
 
 @dataclass(frozen=True)

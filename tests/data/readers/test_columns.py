@@ -66,11 +66,22 @@ def test_a_header_names_languages_in_any_style(language: str, header: str, tmp_p
         ("und", "Es\tIt"),  # a code is in lower or upper case
         ("cs", "Ne\tNo"),
         ("de", "und\ten"),
+        ("und", "in der Zukunft\tin the future"),  # the code of Indonesian, but no subtags
+        ("es", "es una mujer\tis a woman"),
     ],
 )
 def test_a_first_pair_that_looks_like_codes_is_a_pair(language: str, row: str, tmp_path: Path) -> None:
     path = _table(tmp_path / "a.tsv", row, "\t".join(PAIR))
     assert list(read_pairs(BitextSource(language, path))) == [tuple(row.split("\t")), PAIR]
+
+
+@pytest.mark.parametrize(("row", "is_logged"), [("da\tso", True), ("da\ten", False), ("source\ttarget", False)])
+def test_a_first_row_that_may_be_a_pair_is_not_dropped_in_silence(
+    row: str, is_logged: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = _table(tmp_path / "a.tsv", row, "\t".join(PAIR))
+    assert list(read_pairs(BitextSource("und", path, "en", (0, 1)))) == [PAIR]
+    assert ("a.tsv: da and so are read as names of columns; if they are a pair" in caplog.text) == is_logged
 
 
 @pytest.mark.parametrize(

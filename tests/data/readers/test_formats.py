@@ -353,6 +353,10 @@ BAD_FILES = [
         )
         for links in ("9" * 5000 + "-0", " " * 100_000 + "x", 5, [1], {"a": 1})
     ),
+    ("x.csv", b"de,en\na,b,\nc, then d,e\n", r"x\.csv:3: the row has 3 cells instead of 2; put sentences in quotation"),
+    ("x.csv", b"a,b\n c,d,, e\n", r"x\.csv:2: the row has 4 cells instead of 2"),
+    ("x.csv", b"c, then d,e\na,b\n", r"x\.csv:1: the row has 3 cells instead of 2"),
+    ("x.tsv", b"de\ten\na\tb\t\n1\ta\tb\n", r"x\.tsv:3: the row has 3 cells instead of 2; replace tabs in sent"),
     ("x.tsv", b"# a note\nid\tde\ten\n1\ta\tb\n", r"x\.tsv:1: the source side is missing"),  # before the header
 ]
 
@@ -563,6 +567,30 @@ def test_commas_in_the_sentences_do_not_cut_the_rows_of_a_csv(tmp_path: Path, de
     with (tmp_path / "x.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=delimiter, quoting=quoted).writerows(rows)
     assert list(read_pairs(_source(tmp_path / "x.csv"))) == rows
+
+
+@pytest.mark.parametrize("header", ["", "de, en\n"])
+def test_spaces_may_be_before_the_quotes_of_a_csv(tmp_path: Path, header: str) -> None:
+    path = _file(tmp_path, "x.csv", f'{header} "Hallo, Welt", "Hello, world"\nHund, dog\n')
+    assert list(read_pairs(_source(path))) == [("Hallo, Welt", "Hello, world"), ("Hund", "dog")]
+
+
+def test_rows_of_tables_may_end_with_notes_or_empty_cells(tmp_path: Path) -> None:
+    for name, text in (
+        ("x.tsv", "a\tb\nc\td\tnote\t\n"),
+        ("x.csv", "a,b,note\nc,d\ne,f,note\n"),
+        ("x.csv", "de,en\na,b,\nc,d,\n"),
+    ):
+        assert list(read_pairs(_source(_file(tmp_path, name, text))))[:2] == [("a", "b"), ("c", "d")]
+
+
+def test_the_delimiter_of_a_csv_is_that_of_whole_rows_outside_of_quotes(tmp_path: Path) -> None:
+    rows = [("Ja; gut", "Yes; good"), *[("Hund", "dog")] * 18, ("ein\nHund", "a dog"), ("Ei", "egg")]
+    with (tmp_path / "x.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    assert list(read_pairs(_source(tmp_path / "x.csv"))) == rows
+    path = _file(tmp_path, "y.csv", '"Ja; nein; gut",yes\nHund\n')
+    assert _valid(_source(path)) == [("Ja; nein; gut", "yes")]
 
 
 def test_a_first_row_that_is_a_pair_is_not_a_header(tmp_path: Path) -> None:

@@ -132,10 +132,21 @@ def _without_numbers(names: Sequence[str]) -> Iterator[str]:
         yield name if has_other or not is_number else ""
 
 
+def has_side(names: Sequence[str], language: str, target_language: str) -> bool:
+    """Return whether a name is that of a side: a usual one, or that of its language."""
+    is_usual = _usual_pair(names, language) is not None
+    return is_usual or any(side is not None for side in _named_sides(names, language, target_language))
+
+
+def _named_sides(names: Sequence[str], *languages: str) -> list[int | None]:
+    parsed = [_parse_name(name) for name in names]
+    return [_named_side(parsed, code, words) for code, words in zip(languages, (_SOURCE, _TARGET), strict=True)]
+
+
 def _guess(names: Sequence[str], language: str, target_language: str) -> tuple[int | None, int | None]:
     parsed = [_parse_name(name) for name in names]
     languages = language, target_language
-    sides = [_named_side(parsed, code, words) for code, words in zip(languages, (_SOURCE, _TARGET), strict=True)]
+    sides = _named_sides(names, *languages)
     if sides[0] is not None and sides[0] == sides[1]:  # both sides are of one language, as only one column is
         return None, None
     missing = [side for side in range(2) if sides[side] is None]
@@ -188,21 +199,21 @@ def _parse_name(cell: str) -> _Name:
     """Split a name such as text_de, zh_CN or English; return ``_NO_NAME`` if it has any other word."""
     words = _words(cell)
     rest = [word for word in words if word.lower() not in _KNOWN and not word.isdecimal()]
-    if not _KNOWN & {*words[1:]} and (tag := _tag(words)):  # id_ID, but not de_id
+    if not _KNOWN & {*words[1:]} and (tag := _tag(words, cell)):  # id_ID, but not de_id
         return _Name(tag, frozenset())
-    tag = _tag(rest or [word for word in words if word.lower() in _NUMBERS])  # text_id
+    tag = _tag(rest or [word for word in words if word.lower() in _NUMBERS], cell)  # text_id
     usual = frozenset(word.lower() for word in words if word.lower() in _KNOWN) - {tag.lower()}
     return _NO_NAME if rest and not tag else _Name(tag, usual)
 
 
-def _tag(words: Sequence[str]) -> str:
-    """Return the language code that the words form (not if capitalized), or whose English name they are."""
+def _tag(words: Sequence[str], cell: str) -> str:
+    """Return the code that the words form without a space (not if capitalized), or whose English name they are."""
     tag = "-".join(words)
     if (named := _codes_by_name().get(tag.lower())) is not None:
         return named
     language = language_of_tag(tag)
     is_code = language is not None and language.code != "und" and (words[0].islower() or words[0].isupper())
-    return tag if is_code else ""
+    return tag if is_code and tag in re.sub(r"[_@]| \(", "-", cell) else ""  # pt (BR), not in der Zukunft
 
 
 def language_column(names: Iterable[str]) -> str | None:

@@ -21,6 +21,7 @@ from hf_xsent.data.readers.columns import (
     CURE,
     LANGUAGE,
     choose_columns,
+    has_side,
     is_header,
     language_column,
     language_in,
@@ -150,8 +151,22 @@ def _names(source: BitextSource) -> list[str]:
     return []
 
 
-def _rows(source: BitextSource) -> Numbered[list[str]]:
-    return (read_tsv if source.format == "tsv" else read_csv)(source.files[0])
+def _rows(source: BitextSource, width: int | None = None) -> Numbered[list[str]]:
+    """Yield the cells of each row of a table, and a `DataError` in place of one with text right of its ``width``."""
+    for number, row in (read_tsv if source.format == "tsv" else read_csv)(source.files[0]):
+        if width and isinstance(row, list) and any(map(str.strip, row[width:])):
+            cure = "replace tabs in sentences" if source.format == "tsv" else "put sentences in quotation marks"
+            cells = f"the row has {len(row)} cells instead of {width}"
+            yield number, DataError(f"{source.place(number)}: {cells}; {cure}, or name all columns in a header")
+        else:
+            yield number, row
+
+
+def _usual_width(source: BitextSource) -> int:
+    """Return how many cells most of the first rows have, without empty ones at their end."""
+    first = (row for _, row in islice(_rows(source), _FIRST_PAIRS) if isinstance(row, list))
+    widths = Counter(max((place for place, cell in enumerate(row, 1) if cell.strip()), default=0) for row in first)
+    return max(sorted(widths), key=widths.__getitem__, default=0)
 
 
 def _records(source: BitextSource, columns: Sequence[str] = ()) -> Numbered[dict[str, Any]]:
@@ -164,7 +179,7 @@ def _records(source: BitextSource, columns: Sequence[str] = ()) -> Numbered[dict
         yield from read_parquet(source.path, columns)
     else:
         names, below = _names(source), False
-        for number, row in _rows(source):
+        for number, row in _rows(source, len(names)):
             if isinstance(row, list) and not below and len(row) > 1:
                 below = True
             else:
@@ -172,10 +187,11 @@ def _records(source: BitextSource, columns: Sequence[str] = ()) -> Numbered[dict
 
 
 def _pairs_of_cells(source: BitextSource) -> Numbered[Texts]:
-    """Yield the pairs of a table without a header."""
+    """Yield the pairs of a table without a header; in CSV, one that has more cells than most is an error."""
     first, second = both = [int(column) for column in source.columns or (0, 1)]
     is_first = True
-    for number, cells in _rows(source):
+    width = max(max(both) + 1, _usual_width(source)) if source.format == "csv" else None
+    for number, cells in _rows(source, width):
         if isinstance(cells, DataError):
             yield number, cells
             continue
@@ -238,6 +254,11 @@ def _choose(source: BitextSource, names: list[str]) -> tuple[str, str]:
         )
     shown = names_of_sides(names) if source.columns is None else names
     first, second = choose_columns(source.name, shown, source.columns, source.language, source.target_language)
+    if source.format in ("tsv", "csv") and not (
+        {*(source.columns or ())} & {*names} or has_side(shown, source.language, source.target_language)
+    ):
+        cure = "if they are a pair, write a line above that names the columns, such as source and target"
+        logger.warning("%s: %s are read as names of columns; %s", source.name, " and ".join(names), cure)
     return names[first], names[second]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -13,7 +13,7 @@ from hf_xsent.data.readers.compression import decoded, lines_or_errors, numbered
 from hf_xsent.errors import DataError
 
 _DELIMITERS = "\t;,"
-_LINES_TO_SPLIT = 20
+_ROWS_TO_SPLIT = 20
 
 
 def read_tsv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
@@ -26,8 +26,8 @@ def read_tsv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
 def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
     """Yield the number of the last line and the cells of each row.
 
-    The delimiter is tab, semicolon or comma: the first that splits all of the first rows into equally many cells, else
-    the most frequent one in the first line.
+    The delimiter is tab, semicolon or comma: the one that splits all of the first rows into equally many cells, else
+    the first row into most. Spaces may be before a quotation mark.
     """
     bad: list[DataError] = []  # lines of the row
 
@@ -39,8 +39,7 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
                 line = raw.decode("utf-8", "replace").replace("\0", "").rstrip("\r\n")  # for its quotation marks
             yield line + "\n"
 
-    first = [line.replace("\r", " ") for line in islice(texts(), _LINES_TO_SPLIT)]  # the reader says where one is bare
-    reader = csv.reader(texts(), delimiter=_delimiter(path, first), strict=True)
+    reader = csv.reader(texts(), delimiter=_delimiter(path, texts), skipinitialspace=True, strict=True)
     bad.clear()
     try:
         for cells in reader:
@@ -55,23 +54,24 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
         raise DataError(f"{path}:{reader.line_num}: not CSV ({error}); check the quotation marks") from error
 
 
-def _delimiter(path: Path, lines: Sequence[str]) -> str:
-    """Return the delimiter that splits all of these lines into as many cells, or else the most frequent in the first.
+def _delimiter(path: Path, texts: Callable[[], Iterator[str]]) -> str:
+    """Return the delimiter that splits all of the first rows into as many cells, or else the first into most.
 
     A `DataError` is raised if several do, such as the comma and the Greek question mark, which is a semicolon.
     """
-    splitting = []
+    splitting, widths = [], dict.fromkeys(_DELIMITERS, 0)  # of the first row
     for delimiter in _DELIMITERS:
-        with suppress(csv.Error):  # of a cell that is too long: `read_csv` says where
-            widths = {len(cells) for cells in csv.reader(lines, delimiter=delimiter) if cells}
-            if len(widths) == 1 and max(widths) > 1:
+        rows = filter(None, csv.reader(texts(), delimiter=delimiter, skipinitialspace=True))
+        with suppress(csv.Error):  # `read_csv` says where
+            width = widths[delimiter] = len(next(rows, ()))
+            if width > 1 and all(len(cells) == width for cells in islice(rows, _ROWS_TO_SPLIT)):
                 splitting.append(delimiter)
     if len(splitting) > 1:
         raise DataError(
             f"{path}: its rows are split equally by {' and by '.join(map(repr, splitting))}: add a first line that "
             f"names the columns, such as source{splitting[-1]}target"
         )
-    return splitting[0] if splitting else max(_DELIMITERS, key="".join(lines[:1]).count)
+    return splitting[0] if splitting else max(_DELIMITERS, key=widths.__getitem__)
 
 
 def read_moses(source: Path, target: Path) -> Iterator[tuple[int, Any]]:
