@@ -62,6 +62,8 @@ def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any
     for name, words in nested.items():
         if (head := name.partition(".")[0]) not in types:
             raise RecipeError(f"unknown flag --{name}{suggestion(head, types)}")
+        if not words:
+            raise RecipeError(f"--{name} needs a value")
         is_text = dict[str, str] in members(types[head])
         entry = [word if is_text or re.fullmatch("0[0-9]+", word) else parse_text(word) for word in words]
         values = _replace_entry(name, values, name.split("."), entry[0] if len(entry) == 1 else entry)

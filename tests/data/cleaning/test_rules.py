@@ -12,7 +12,7 @@ from datasets import Dataset
 from hf_xsent import load_bitext
 from hf_xsent.data.cleaning.report import CleaningCounts, CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, RecipeError
 
 OFF = CleaningRules(
     min_characters=None, max_characters=None, max_length_ratio=None, identical=False, min_source_script_share=None,
@@ -122,6 +122,11 @@ def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | 
         (tmp_path / file).write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match=message):
         CleaningRules.parse([f"exclude={tmp_path}/{file or 'none'}*"]).files()
+
+
+def test_an_empty_path_to_exclude_is_an_error() -> None:
+    with pytest.raises(RecipeError, match="cleaning: exclude needs a value"):
+        load_bitext([("Ein Hund.", "A dog.")], cleaning={"exclude": ""})
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "one.json", "a.parquet", "a.tsv", "a.src-tgt"])
