@@ -76,6 +76,13 @@ def test_pairs_in_memory_of_another_language_are_named_and_not_listed(tmp_path: 
         )
 
 
+def test_a_bitext_is_cleaned_in_its_target_language(tmp_path: Path) -> None:
+    pair = "Es ist kalt.", "Сегодня холодно."
+    russian = load_bitext({"de": [pair]}, target_language="ru", cleaning=None, cache_dir=tmp_path)
+    scored = score_pairs(russian, tmp_path / "scored.tsv", Letters(), language="de", filter=["min_score=-1"])
+    assert scored.pairs == 1
+
+
 def test_filtered_pairs_have_no_excluded_sentence_among_their_negatives(tmp_path: Path) -> None:
     (tmp_path / "gold.txt").write_text("The dog sleeps.\n", encoding="utf-8")
     left = {"source": "Es ist kalt.", "target": "It is cold."}

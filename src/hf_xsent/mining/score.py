@@ -70,7 +70,7 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     pair_filter = None
     if settings.filter is not None and settings.filter is not False:
         rules = FilterRules.parse([] if settings.filter is True else settings.filter)
-        pair_filter = PairFilter(rules, settings.language, settings.target_language)
+        pair_filter = PairFilter(rules, settings.language, source.target_language)
     pairs = store_pairs({source.language: [source]}, settings.work_folder / "pairs")
     others = PAIR_FIELDS[2:] if is_parquet(settings.output) else LEDGER  # TSV has no links and negatives
     columns = (*COLUMNS, *(name for name in others if name in pairs.fields))

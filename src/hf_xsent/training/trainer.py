@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
+from hf_xsent.data.readers.in_memory import target_language_of
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
@@ -101,7 +102,7 @@ class AlignmentTrainer(RunTrainer):
             raise DataError("the model's folder has no tokenizer: pass one as processing_class")
         check_tokenizer(processing_class, model.config.encoder_config)
         args = AlignmentTrainingArguments.of(args)
-        self.target_language = str(target_language or getattr(train_dataset, "target_language", "en"))
+        self.target_language = str(target_language or target_language_of(train_dataset, "en"))
         train_dataset, eval_dataset = as_bitexts(train_dataset, eval_dataset, self.target_language, columns)
         check_trainer(args, model, train_dataset, eval_dataset)
         if args.head_learning_rate is not None and optimizers[0] is not None:

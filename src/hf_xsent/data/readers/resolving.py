@@ -14,7 +14,7 @@ from typing import Any
 from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns, parse_columns
 from hf_xsent.data.readers.formats import ORDERS, by_language
-from hf_xsent.data.readers.in_memory import stored_pairs
+from hf_xsent.data.readers.in_memory import stored_pairs, target_language_of
 from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file
 from hf_xsent.errors import DataError
 
@@ -31,6 +31,7 @@ def resolve_sources(
 
     The arguments are those of `load_bitext`. Pairs in memory are written to files below ``cache_dir``.
     """
+    target_language = target_language_of(data, target_language)
     if isinstance(columns, list | tuple) and any("=" in str(name) for name in columns):  # as in recipes and flags
         columns = parse_columns([*map(str, columns)])
     every = columns.get("") if isinstance(columns, Mapping) else columns
