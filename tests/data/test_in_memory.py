@@ -216,7 +216,8 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
         (pandas.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (iter([]), "hold no pairs"),
         ({"de": [("a", "b")], "fr": []}, "^fr has no pairs: give at least one, or drop fr"),
-        ({"de": {"fr": [("a", "b")]}}, "pairs in memory, not {'fr'"),
+        ({"de": {"fr": [("a", "b")] * 99}}, r"pairs in memory, not {'fr'.{,99}…$"),
+        ("de=", "^the path of the de pairs is empty: give a file, such as de=pairs.tsv"),  # de=$UNSET
         ({"xx": [("a", "b")]}, "xx"),
     ],
 )

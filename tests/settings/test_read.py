@@ -287,6 +287,8 @@ def test_named_lists_may_be_mappings() -> None:
     stated = {"data": {"de": "a.tsv", "fr": ["b.tsv", "c.tsv"], "rule": None, "flag": True, "share": 0.5}}
     expected = ["de=a.tsv", "fr=b.tsv", "fr=c.tsv", "rule=null", "flag=true", "share=0.5"]
     assert read_values(stated, {}, HINTS) == {"data": expected}
+    numbers = {"data": {"rule": np.int64(9), "flags": [np.True_, Path("a")]}}
+    assert read_values(numbers, {}, HINTS) == {"data": ["rule=9", "flags=true", "flags=a"]}
     assert read_values({"data": "de=a.tsv"}, {}, HINTS) == {"data": ["de=a.tsv"]}
     assert read_values({"data": {"no": "a.tsv"}}, {}, HINTS) == {"data": ["no=a.tsv"]}
 

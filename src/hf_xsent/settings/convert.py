@@ -53,6 +53,13 @@ def convert_words(name: str, words: Sequence[str], hint: Any) -> Any:
     return convert(where, words[0], hint)
 
 
+def plain(value: Any) -> Any:
+    """Return a path as text, and a number of numpy or torch as one of Python; leave other values unchanged."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
 def takes_list(hint: Any) -> bool:
     """Return whether a type has a list."""
     return any((get_origin(kind) or kind) in (list, tuple) for kind in members(hint))
@@ -90,10 +97,7 @@ def _converted(value: Any, kinds: Sequence[Any]) -> Any:
     """Return the value as the first of these types that fits, or ``_UNFIT``; a single value fits a list."""
     if Any in kinds:
         return value
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    if getattr(value, "shape", None) == ():  # a number of numpy or torch
-        value = value.item()
+    value = plain(value)
     if isinstance(value, str) and not isinstance(parsed := parse_text(value), str):
         scalars = [kind for kind in kinds if kind is not str and get_origin(kind) is not list]
         if (converted := _converted(parsed, scalars)) is not _UNFIT:

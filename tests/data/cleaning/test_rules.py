@@ -156,7 +156,8 @@ def test_pairs_in_memory_and_data_sets_on_disk_are_excluded_and_hidden_files_are
     (tmp_path / "gold" / ".git").mkdir()
     (tmp_path / "gold" / ".git" / "objects").write_bytes(b"\0\xff")
     pairs = [("Der Hund schläft.", "The dog."), ("Es ist kalt.", "It is cold.")]
-    for exclude in (gold, [("Der Hund schläft.", "The dog sleeps.")], str(tmp_path / "gold")):
+    folder = tmp_path / "gold"
+    for exclude in (gold, [("Der Hund schläft.", "The dog sleeps.")], str(folder), {"de": folder}, {"de": (folder,)}):
         read = load_bitext({"de": pairs}, cleaning={"exclude": exclude}, cache_dir=tmp_path / "cache")
         assert read.pairs("de") == (["Es ist kalt."], ["It is cold."])
 
