@@ -53,8 +53,8 @@ class AlignmentTrainer(RunTrainer):
     ``model`` may be a SentenceTransformer of transformer and pooling: its encoder trains by translation ranking.
 
     A dataset is what ``load_bitext`` returns, or anything that it reads, such as a DataFrame or a list of pairs, which
-    is not cleaned, with its arguments ``target_language`` (by default that of a bitext) and ``columns``. ``args`` may be
-    plain TrainingArguments. At the end of ``train``, the output folder has the model, which AutoModel and
+    is not cleaned, with its arguments ``target_language`` (by default that of a bitext) and ``columns``. ``args`` may
+    be plain TrainingArguments. At the end of ``train``, the output folder has the model, which AutoModel and
     SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card. ``save_strategy="no"``
     writes only metrics.jsonl, and replaces an earlier one. The folder must be new or empty: see ``train``.
 
