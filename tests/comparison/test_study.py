@@ -220,6 +220,15 @@ def test_pairs_in_memory_of_a_task_have_the_target_language_of_the_methods(study
     assert load_bitext(data, target_language="de", cleaning=None, cache_dir=tmp_path / "cache").languages == {"en": 2}
 
 
+def test_a_bitext_keeps_its_target_language_in_a_study(study: StudyFile, tmp_path: Path) -> None:
+    study.write()
+    german = load_bitext({"fr": [("Un chien.", "Ein Hund.")]}, target_language="de", cleaning=None, cache_dir=tmp_path)
+    for shared in (True, False):
+        content = study.content | ({"data": german} if shared else {"methods": {"TR": {"data": german}}})
+        read = read_study([content | {"tasks": {"pairs": german}}], where=str(study.path))
+        assert read.methods[-1].recipe["target_language"] == read.tasks["pairs"]["target_language"] == "de"
+
+
 @pytest.fixture
 def within_english(tmp_path: Path, pairs: list[tuple[str, str]]) -> Path:
     """A folder with one track of STS 2017, which retention measures."""
@@ -462,7 +471,7 @@ def test_the_smallest_study_of_the_page_is_the_same_in_python_and_in_a_file() ->
 def test_training_pairs_that_a_task_measures_are_a_warning(study: StudyFile, caplog: pytest.LogCaptureFixture) -> None:
     _runs(study)
     folder = study.path.parent
-    known = "methods.TR trains on 16 pairs of {language}-en.tsv, which tasks.pairs measures: set settings: {rules: "
+    known = "methods.TR trains on 16 pairs that tasks.pairs measures: set settings: {rules: "
     assert [line for line in caplog.messages if "measures" in line] == [f"{known}{{exclude: FILES}}}}"]
     caplog.clear()
     gold = folder / "gold.tsv"
@@ -474,7 +483,7 @@ def test_training_pairs_that_a_task_measures_are_a_warning(study: StudyFile, cap
     (folder / "roen.src-tgt").write_text("".join(f"{source} ||| {target}\n" for source, target in pairs), "utf-8")
     (folder / "roen.gold").write_text("1-1\n" * 4, "utf-8")
     _runs(study, tasks={"word_alignment": {"data": str(folder), "choose": "roen"}})
-    assert [line for line in caplog.messages if "trains on 4 pairs of" in line and "tasks.word_alignment" in line]
+    assert [line for line in caplog.messages if "trains on 4 pairs that tasks.word_alignment measures" in line]
 
 
 def test_a_study_in_python_names_the_files_of_pairs_in_memory(study: StudyFile) -> None:

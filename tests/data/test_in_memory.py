@@ -17,6 +17,7 @@ from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.in_memory import stored_pairs
+from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.errors import DataError
 
 Pairs = list[tuple[str, str]]
@@ -84,9 +85,16 @@ def test_keys_of_data_sets_may_end_in_two_codes_also_in_a_recipe(load: Any, pair
     assert load(str(folder / "sw.tsv")).languages == {"sw": len(pairs)}
 
 
-def test_a_bitext_is_read_again_by_the_arguments(load: Any, pairs: Pairs) -> None:
+def test_a_bitext_is_read_again_by_the_arguments(load: Any, pairs: Pairs, tmp_path: Path) -> None:
     french = load({"de": pairs}, target_language="fr")
-    assert load(french).target_language == "fr"
+    for data in (french, {"de": french}, {"de": french[:1], "sw": pairs[:2]}):
+        assert load(data).target_language == "fr"
+        resolved = resolve_sources(data, cache_dir=tmp_path)
+        assert {source.target_language for sources in resolved.values() for source in sources} == {"fr"}
+    frame = pandas.DataFrame({"de": ["Ja."], "en": ["Yes."], "target_language": ["en"]})
+    assert load(frame).target_language == "en"
+    with pytest.raises(DataError, match=r"several target languages \(en, fr\)"):
+        load({"de": french, "sw": load({"sw": pairs})})
     assert load(french, max_pairs=3).languages == {"de": 3}
     with pytest.raises(DataError, match="cleaning removed all 4 pairs of the de pairs"):
         load(french[:4], cleaning=CleaningRules(max_characters=1))
@@ -208,7 +216,8 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
         (pandas.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (iter([]), "hold no pairs"),
         ({"de": [("a", "b")], "fr": []}, "^fr has no pairs: give at least one, or drop fr"),
-        ({"de": {"fr": [("a", "b")]}}, "pairs in memory, not {'fr'"),
+        ({"de": {"fr": [("a", "b")] * 99}}, r"pairs in memory, not {'fr'.{,99}…$"),
+        ("de=", "^the path of the de pairs is empty: give a file, such as de=pairs.tsv"),  # de=$UNSET
         ({"xx": [("a", "b")]}, "xx"),
     ],
 )

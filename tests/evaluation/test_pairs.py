@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
-from hf_xsent import evaluate, load_tasks
+from hf_xsent import evaluate, load_bitext, load_tasks
 from hf_xsent.data.benchmarks.sets import PairSet
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation import pairs as pairs_module
@@ -199,6 +199,13 @@ def test_a_single_task_and_language_may_be_one_word(tmp_path: Path) -> None:
     for tasks in (f"pairs={tmp_path}/de.tsv", [f"pairs={tmp_path}/de.tsv"]):
         (task,) = load_tasks(tasks, "de")
         assert [test_set.language for test_set in task.sets] == ["de"]
+
+
+def test_a_bitext_keeps_its_target_language(tmp_path: Path) -> None:
+    french = load_bitext({"de": [("Ein Hund.", "Un chien.")]}, target_language="fr", cleaning=None, cache_dir=tmp_path)
+    for data in (french, {"de": french}):
+        (task,) = load_tasks({"pairs": data})
+        assert [*task.sets] == [PairSet("de", ["Ein Hund."], ["Un chien."])]
 
 
 def test_pairs_in_memory_stand_in_place_of_tasks():

@@ -85,6 +85,13 @@ def test_the_filter_knows_the_language_that_two_codes_name(tmp_path: Path, langu
     assert [*scored.report.languages] == ["ru"]
 
 
+def test_a_bitext_is_cleaned_in_its_target_language(tmp_path: Path) -> None:
+    pair = "Es ist kalt.", "Сегодня холодно."
+    russian = load_bitext({"de": [pair]}, target_language="ru", cleaning=None, cache_dir=tmp_path)
+    scored = score_pairs(russian, tmp_path / "scored.tsv", Letters(), language="de", filter=["min_score=-1"])
+    assert scored.pairs == 1
+
+
 def test_filtered_pairs_have_no_excluded_sentence_among_their_negatives(tmp_path: Path) -> None:
     (tmp_path / "gold.txt").write_text("The dog sleeps.\n", encoding="utf-8")
     left = {"source": "Es ist kalt.", "target": "It is cold."}

@@ -46,6 +46,12 @@ def test_a_mistyped_folder_is_suggested(tmp_path: Path, monkeypatch: pytest.Monk
         load_encoder("runs/min")
 
 
+def test_a_file_in_place_of_its_folder_is_named(encoder_folders: dict[str, Path]) -> None:
+    folder = encoder_folders["bert"]
+    with pytest.raises(ModelError, match=f"^{folder}/config.json is a file: give the folder of the model, {folder}$"):
+        SentenceEmbedder.from_pretrained(folder / "config.json")
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_no_setting_has_the_name_of_a_loading_argument(method: str) -> None:
     assert not {*LOADING_ARGUMENTS, *UNUSED_ARGUMENTS} & {*METHODS[method][0].setting_names()}

@@ -112,7 +112,8 @@ def test_text_that_yaml_would_change_stays_text() -> None:
 
 def test_an_entry_of_text_stays_text() -> None:
     prompts = {"prompts": dict[str, str] | None}
-    assert read_values({}, {"prompts.query": ["query: "]}, prompts) == {"prompts": {"query": "query: "}}
+    for text in ("query: ", ""):
+        assert read_values({}, {"prompts.query": [text]}, prompts) == {"prompts": {"query": text}}
 
 
 @pytest.mark.parametrize("first", ["data", "data.fr"])
@@ -258,6 +259,8 @@ def test_the_words_after_a_flag_become_a_value(words: list[str], hint: Any, expe
     [
         ([], float, "--key needs a value"),
         ([], list[str] | dict[str, Any] | None, "--key needs a value"),
+        ([""], float | None, "--key needs a value"),  # --key=$UNSET
+        (["a", ""], list[str] | None, "--key needs a value"),
         (["1", "2"], float, "--key takes one value, not '1 2'"),
         (["x"], float, "--key takes a number, not 'x'"),
         (["1", "x"], list[int], "--key takes a list of whole numbers, not 'x' (item 1)"),
@@ -284,6 +287,8 @@ def test_named_lists_may_be_mappings() -> None:
     stated = {"data": {"de": "a.tsv", "fr": ["b.tsv", "c.tsv"], "rule": None, "flag": True, "share": 0.5}}
     expected = ["de=a.tsv", "fr=b.tsv", "fr=c.tsv", "rule=null", "flag=true", "share=0.5"]
     assert read_values(stated, {}, HINTS) == {"data": expected}
+    numbers = {"data": {"rule": np.int64(9), "flags": [np.True_, Path("a")]}}
+    assert read_values(numbers, {}, HINTS) == {"data": ["rule=9", "flags=true", "flags=a"]}
     assert read_values({"data": "de=a.tsv"}, {}, HINTS) == {"data": ["de=a.tsv"]}
     assert read_values({"data": {"no": "a.tsv"}}, {}, HINTS) == {"data": ["no=a.tsv"]}
 
@@ -308,6 +313,8 @@ def test_a_mapping_may_be_text_in_flags_recipes_and_python(text: str) -> None:
         ({"data": {"de": {"a": 1}}}, {}, "run.yaml: data: de takes text, a number or a list of them, not {'a': 1}"),
         ({}, {"sed": ["1"]}, "unknown flag --sed; did you mean 'seed'?"),
         ({}, {"seed": ["x"]}, "--seed takes a whole number, not 'x'"),
+        ({"name": ""}, {}, "run.yaml: name needs a value"),
+        ({}, {"data.de": []}, "--data.de needs a value"),
     ],
 )
 def test_what_is_wrong_in_a_recipe_is_one_sentence(stated: Any, flags: Any, error: str) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from hf_xsent import load_bitext
 from hf_xsent.cli import main
 from hf_xsent.errors import RecipeError
-from hf_xsent.settings.read import split_arguments
+from hf_xsent.settings.read import read_values, split_arguments
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.settings.yaml12 import read_mapping
 
@@ -75,6 +76,16 @@ def test_arguments_of_a_python_call_are_checked_too():
     with pytest.raises(RecipeError, match="(--)?hub_token holds a token"):
         split_arguments(["--hub_token", "sesame"], {}, {})
     assert split_arguments(["--hub_token", "--resume"], {}, {})[1] == {"hub_token": [], "resume": []}
+    types = {"pairs": Any, "model": Any}
+    address = f"https://me:{TOKEN}@example.org/de.tsv"
+    for value in (address, [address], {"de": address}, {"de": [address]}):
+        with pytest.raises(RecipeError, match="^pairs holds a token") as refused:
+            read_values({"pairs": value}, {}, types)
+        assert TOKEN not in str(refused.value)
+        with pytest.raises(RecipeError, match="^data holds a token"):
+            load_bitext(value)
+    pairs = [("see", address)]
+    assert read_values({"pairs": pairs}, {}, types) == {"pairs": pairs}
 
 
 def test_an_error_in_yaml_does_not_repeat_the_line(tmp_path: Path):

@@ -37,6 +37,7 @@ from hf_xsent.publishing.facts import ModelFacts
 from hf_xsent.publishing.hub import plan_upload
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.runs.run import RunState
+from hf_xsent.training.recipe import build_recipe
 from sentence_transformers import SentenceTransformer
 
 Pairs = list[tuple[str, str]]
@@ -88,6 +89,13 @@ def test_a_recipe_names_the_files_of_pairs_in_memory(
         pretrain(tmp_path / name / "recipe.yaml", output_dir=tmp_path / f"{name}-again")
         again = yaml.safe_load((tmp_path / f"{name}-again" / "recipe.yaml").read_text("utf-8"))
         assert recipe["data"] == again["data"]
+
+
+def test_a_recipe_states_the_target_language_of_a_bitext(tmp_path: Path, pairs: Pairs) -> None:
+    french = load_bitext({"de": pairs}, target_language="fr", cleaning=None, cache_dir=tmp_path)
+    for stated in ({}, {"target_language": "en"}):  # as load_bitext
+        recipe = build_recipe([{"cache_dir": str(tmp_path), **stated}, {"data": french}])
+        assert recipe.data.target_language == "fr"
 
 
 def test_a_missing_part_of_the_trainer_is_named(encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs) -> None:

@@ -97,7 +97,10 @@ def _as_files(content: Mapping[str, Any]) -> dict[str, Any]:
     kinds = {"methods": lambda _, own: as_files(own, SPLITS), "tasks": _task_as_files}
     named = {key: content[key] for key in kinds if isinstance(content.get(key), Mapping)}
     written = {key: {name: kinds[key](name, own) for name, own in named[key].items()} for key in named}
-    return {**as_files(content), "settings": as_files(content.get("settings")), **written}
+    files, settings = as_files(content), as_files(content.get("settings"))
+    if target := {key: files.pop(key) for key in files.keys() - content.keys()}:  # of a Bitext
+        settings = {**(settings or {}), **target}
+    return {**files, "settings": settings, **written}
 
 
 def _task_as_files(name: str, source: Any) -> Any:
@@ -289,6 +292,6 @@ def _warn_of_measured_pairs(method: str, train: Bitext | TextSides, tasks: Itera
     for task in tasks:
         if count := train.count_pairs_among({text for test_set in task.sets for text in task.texts(test_set)}):
             logger.warning(
-                "methods.%s trains on %d pairs of %s, which tasks.%s measures: set settings: {rules: {exclude: FILES}}",
-                *(method, count, task.data, task.name),
+                "methods.%s trains on %d pairs that tasks.%s measures: set settings: {rules: {exclude: FILES}}",
+                *(method, count, task.name),
             )

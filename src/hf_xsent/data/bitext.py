@@ -20,9 +20,10 @@ from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.fields import LEDGER
 from hf_xsent.data.readers.formats import OnError, read_pairs
+from hf_xsent.data.readers.in_memory import target_language_of
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.readers.sources import BitextSource, default_cache_dir
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, file_digest
 from hf_xsent.logs import Progress
 from hf_xsent.settings.read import read_settings
@@ -78,8 +79,8 @@ def load_bitext(
     if isinstance(cleaning, Mapping):
         cleaning = read_settings(CleaningRules, exclude_as_files(cleaning, cache_dir), where="cleaning")
     if not isinstance(cleaning, CleaningRules | None):
-        raise DataError(f"cleaning takes rules, such as {{'max_characters': 200}}, or None, not {cleaning!r}")
-    target_language = data.target_language if isinstance(data, Bitext) else target_language
+        raise DataError(f"cleaning takes rules, such as {{'max_characters': 200}}, or None, not {shortened(cleaning)}")
+    target_language = target_language_of(data, target_language)
     for name, value, choices in (
         ("max_pairs_choice", max_pairs_choice, ("first", "random")),
         ("on_error", on_error, ("raise", "skip")),

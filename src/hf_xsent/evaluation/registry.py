@@ -14,7 +14,7 @@ from typing import Any
 
 from hf_xsent.data.benchmarks.collection import store_collection
 from hf_xsent.data.languages import language_of_tag
-from hf_xsent.data.readers.in_memory import is_in_memory, stored_pairs
+from hf_xsent.data.readers.in_memory import is_in_memory, settings_as_files
 from hf_xsent.data.readers.sources import IN_MEMORY, default_cache_dir
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
@@ -55,7 +55,7 @@ TASKS: dict[str, type[EvaluationTask]] = {
 def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[str] | None = None) -> EvaluationTask:
     """Load a task by its options: ``data``, ``languages`` and those of its ``load``."""
     if name == PairsTask.name and isinstance(options, Mapping):
-        options = {**options, "data": stored_pairs(options.get("data"), "test", cache_dir)}
+        options = settings_as_files(options, {"data": "test"}, cache_dir)
     elif name == RetrievalTask.name and isinstance(options, Mapping) and isinstance(options.get("data"), Mapping):
         options = {**options, "data": [str(store_collection(options["data"], cache_dir or default_cache_dir()))]}
     given = {key: value for key, value in vars(check_options(name, options)).items() if value is not None}

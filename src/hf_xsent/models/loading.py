@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from itertools import chain
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,8 @@ def loading_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def load_config(name_or_path: str, **hub: Any) -> PreTrainedConfig:
     """Load the config of a model folder or Hub id."""
+    if isfile(name_or_path):
+        raise ModelError(f"{name_or_path} is a file: give the folder of the model, {Path(name_or_path).parent}")
     check_finished(Path(name_or_path, hub.get("subfolder", "")))
     with loading_errors(name_or_path, "readable config.json"):
         return AutoConfig.from_pretrained(name_or_path, **hub)

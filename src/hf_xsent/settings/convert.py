@@ -21,8 +21,10 @@ _UNFIT = object()  # the value is of none of these types
 def convert(where: str, value: Any, hint: Any) -> Any:
     """Convert a value to this type, or raise an error that begins with ``where``.
 
-    Text is parsed as YAML if the type has a kind that fits; otherwise, it stays text.
+    Text is parsed as YAML if the type has a kind that fits; otherwise, it stays text. Empty text is no value.
     """
+    if isinstance(value, str) and not value:
+        raise RecipeError(f"{where} needs a value")
     kinds = members(hint)
     choices = [member.value for kind in kinds if _is_enum(kind) for member in kind]
     if isinstance(value, str) and choices and value not in choices:
@@ -42,13 +44,20 @@ def convert_words(name: str, words: Sequence[str], hint: Any) -> Any:
         return convert(where, mapping, hint)
     if bool in kinds and (not words or words[0] in ("true", "false")) and len(words) < 2:
         return not words or words[0] == "true"
-    if words and takes_list(hint) and (len(words) != 1 or str not in kinds):
+    if not words or "" in words:
+        raise RecipeError(f"{where} needs a value")
+    if takes_list(hint) and (len(words) != 1 or str not in kinds):
         return convert(where, list(words), hint)
     if len(words) != 1:
-        raise RecipeError(
-            f"{where} takes one value, not {shortened(' '.join(words))}" if words else f"{where} needs a value"
-        )
+        raise RecipeError(f"{where} takes one value, not {shortened(' '.join(words))}")
     return convert(where, words[0], hint)
+
+
+def plain(value: Any) -> Any:
+    """Return a path as text, and a number of numpy or torch as one of Python; leave other values unchanged."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.item() if getattr(value, "shape", None) == () else value
 
 
 def takes_list(hint: Any) -> bool:
@@ -88,10 +97,7 @@ def _converted(value: Any, kinds: Sequence[Any]) -> Any:
     """Return the value as the first of these types that fits, or ``_UNFIT``; a single value fits a list."""
     if Any in kinds:
         return value
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    if getattr(value, "shape", None) == ():  # a number of numpy or torch
-        value = value.item()
+    value = plain(value)
     if isinstance(value, str) and not isinstance(parsed := parse_text(value), str):
         scalars = [kind for kind in kinds if kind is not str and get_origin(kind) is not list]
         if (converted := _converted(parsed, scalars)) is not _UNFIT:
@@ -142,12 +148,12 @@ def mapping_of(words: Sequence[str]) -> Mapping[str, Any] | None:
 
 
 def parse_text(text: str) -> Any:
-    """Parse text as YAML if it is valid YAML, else return it, also if YAML reads a comment or a key without value.
+    """Parse text as YAML if it is valid YAML, else return it, also if YAML reads nothing or a key without value.
 
-    >>> parse_text("8"), parse_text("#1.json"), parse_text("query: ")
-    (8, '#1.json', 'query: ')
+    >>> parse_text("8"), parse_text("#1.json"), parse_text("query: "), parse_text("")
+    (8, '#1.json', 'query: ', '')
     """
-    if text.startswith("#") or text.rstrip().endswith(":"):
+    if not text.strip() or text.startswith("#") or text.rstrip().endswith(":"):
         return text
     try:
         return parse_yaml(text)

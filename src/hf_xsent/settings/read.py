@@ -5,14 +5,13 @@ A settings class is a dataclass of ``setting()`` fields. The same reader serves 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field
 from typing import Any, TypeVar
 
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
-from hf_xsent.settings.convert import convert, convert_words, mapping_of, members, parse_text, takes_list
+from hf_xsent.settings.convert import convert, convert_words, mapping_of, members, parse_text, plain, takes_list
 from hf_xsent.settings.declare import Names, check_settings, positional_names, settings_of, types_of
 from hf_xsent.settings.hints import suggestion
 from hf_xsent.settings.recipes import is_recipe, recipe_names
@@ -53,8 +52,8 @@ def build_settings(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
 def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Convert values and flags to these types by name; ``--name.key value`` changes an entry of a mapping."""
     prefix = f"{where}: " if where else ""
-    in_memory = {name for name in values if Any in members(types.get(name))}  # data, which are not written
-    refuse_secrets({name: value for name, value in values.items() if name not in in_memory}, prefix)
+    in_memory = {name for name in values if Any in members(types.get(name))}
+    refuse_secrets({name: _texts(value) if name in in_memory else value for name, value in values.items()}, prefix)
     check_known(values, types, prefix)
     nested = {name: words for name, words in flags.items() if "." in name and name not in types}
     heads = {name.partition(".")[0] for name in nested} & flags.keys()
@@ -62,6 +61,8 @@ def read_values(values: Mapping[str, Any], flags: Flags, types: Mapping[str, Any
     for name, words in nested.items():
         if (head := name.partition(".")[0]) not in types:
             raise RecipeError(f"unknown flag --{name}{suggestion(head, types)}")
+        if not words:
+            raise RecipeError(f"--{name} needs a value")
         is_text = dict[str, str] in members(types[head])
         entry = [word if is_text or re.fullmatch("0[0-9]+", word) else parse_text(word) for word in words]
         values = _replace_entry(name, values, name.split("."), entry[0] if len(entry) == 1 else entry)
@@ -85,6 +86,13 @@ def check_known(keys: Iterable[Any], known: Collection[str], where: str) -> None
         if key not in known:
             listed = f": use one of {', '.join(known)}" if len(known) <= _LISTED else ""
             raise RecipeError(f"{where}unknown key {shortened(key)}{suggestion(str(key), known) or listed}")
+
+
+def _texts(data: Any) -> list[str]:
+    """Return the texts that stand in place of data or models, which are paths, not those inside of pairs."""
+    parts = data.values() if isinstance(data, Mapping) else [data]
+    items = (item for part in parts for item in (part if isinstance(part, list | tuple) else [part]))
+    return [item for item in items if isinstance(item, str)]
 
 
 def _replace_entry(flag: str, values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
@@ -112,8 +120,8 @@ def _as_names(where: str, value: Any, hint: Any) -> Any:
 
 def _names(where: str, mapping: Mapping[Any, Any]) -> Iterator[str]:
     for name, values in mapping.items():
-        for value in values if isinstance(values, list | tuple) else [values]:
-            if not isinstance(value, str | int | float | os.PathLike | None):
+        for value in map(plain, values if isinstance(values, list | tuple) else [values]):
+            if not isinstance(value, str | int | float | None):
                 raise RecipeError(f"{where}: {name} takes text, a number or a list of them, not {shortened(value)}")
             yield f"{name}={'null' if value is None else str(value).lower() if isinstance(value, bool) else value}"
 

@@ -14,7 +14,7 @@ from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.data.languages import subtags_of
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.fields import NEGATIVES
-from hf_xsent.data.readers.in_memory import stored_pairs
+from hf_xsent.data.readers.in_memory import settings_as_files
 from hf_xsent.data.readers.resolving import language_of_name, resolve_sources, state_columns
 from hf_xsent.data.readers.sources import BitextSource, default_cache_dir, refuse_missing
 from hf_xsent.data.sides import TextSides
@@ -48,12 +48,12 @@ def as_files(settings: Any, splits: Mapping[str, str] = SPLITS) -> Any:
     if not isinstance(settings, Mapping):
         return settings
     folder = settings.get("cache_dir")
-    written = {name: stored_pairs(settings[name], split, folder) for name, split in splits.items() if name in settings}
+    written = settings_as_files(settings, splits, folder)
     rules: Any = settings.get("rules")
     if isinstance(rules, Mapping):
         check_known(rules, settings_of(CleaningRules), "rules: ")
         written["rules"] = exclude_as_files(rules, folder)
-    return {**settings, **written}
+    return written
 
 
 def _resolve(arguments: DataSettings) -> tuple[list[BitextSource], list[BitextSource]]:

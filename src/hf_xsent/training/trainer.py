@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import IntervalStrategy, TrainOutput
 
+from hf_xsent.data.readers.in_memory import target_language_of
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
@@ -51,12 +52,11 @@ class AlignmentTrainer(RunTrainer):
     encoder, ``features`` encodes each sentence once, before the first step; without, the encoder runs in every step.
     ``model`` may be a SentenceTransformer of transformer and pooling: its encoder trains by translation ranking.
 
-    A dataset is what ``load_bitext`` returns, or anything that it reads, such as a Dataset, a DataFrame or a list of
-    pairs, with its arguments ``target_language`` (by default that of a bitext) and ``columns``; the latter are not
-    cleaned. ``args`` may be plain TrainingArguments. At the end of ``train``, the output folder has the model, which
-    AutoModel and SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card.
-    ``save_strategy="no"`` writes only metrics.jsonl, and replaces an earlier one. The output folder must be new or
-    empty: ``train`` says how to resume or replace the run in it.
+    A dataset is what ``load_bitext`` returns, or anything that it reads, such as a DataFrame or a list of pairs, which
+    is not cleaned, with its arguments ``target_language`` (by default that of a bitext) and ``columns``. ``args`` may
+    be plain TrainingArguments. At the end of ``train``, the output folder has the model, which AutoModel and
+    SentenceTransformer open, its tokenizer, recipe.yaml, metrics.jsonl and the model card. ``save_strategy="no"``
+    writes only metrics.jsonl, and replaces an earlier one. The folder must be new or empty: see ``train``.
 
     ```python
     from hf_xsent import AlignmentTrainer, SentenceEncoderForPreTraining
@@ -101,7 +101,7 @@ class AlignmentTrainer(RunTrainer):
             raise DataError("the model's folder has no tokenizer: pass one as processing_class")
         check_tokenizer(processing_class, model.config.encoder_config)
         args = AlignmentTrainingArguments.of(args)
-        self.target_language = str(target_language or getattr(train_dataset, "target_language", "en"))
+        self.target_language = str(target_language or target_language_of(train_dataset, "en"))
         train_dataset, eval_dataset = as_bitexts(train_dataset, eval_dataset, self.target_language, columns)
         check_trainer(args, model, train_dataset, eval_dataset)
         if args.head_learning_rate is not None and optimizers[0] is not None:

@@ -81,6 +81,7 @@ def test_pairs_with_nearly_all_common_grams_are_near_duplicates_and_those_with_h
         ("min_scor=1", "cleaning rules: unknown key 'min_scor'; did you mean 'min_score'"),
         ("min_score=high", "cleaning rules: min_score takes a number, not 'high'"),
         ("identical", "cleaning rule identical takes a value"),
+        ("exclude=", "cleaning rule exclude takes a value"),  # exclude=$UNSET
         ("near_duplicates=2", "near_duplicates 2.0 is not at least 0.6 and at most 1"),
         ("repeated=true", "unknown key 'repeated'"),  # near_duplicates does this within the last pairs
     ],

@@ -12,7 +12,7 @@ from datasets import Dataset
 from hf_xsent import load_bitext
 from hf_xsent.data.cleaning.report import CleaningCounts, CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, RecipeError
 
 OFF = CleaningRules(
     min_characters=None, max_characters=None, max_length_ratio=None, identical=False, min_source_script_share=None,
@@ -124,6 +124,11 @@ def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | 
         CleaningRules.parse([f"exclude={tmp_path}/{file or 'none'}*"]).files()
 
 
+def test_an_empty_path_to_exclude_is_an_error() -> None:
+    with pytest.raises(RecipeError, match="cleaning: exclude needs a value"):
+        load_bitext([("Ein Hund.", "A dog.")], cleaning={"exclude": ""})
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "one.json", "a.parquet", "a.tsv", "a.src-tgt"])
 def test_test_sets_in_the_formats_of_pairs_are_excluded(tmp_path: Path, name: str) -> None:
     record = {"translation": {"de": 'Der "Hund", schläft.', "en": "The dog sleeps."}, "id": 1}
@@ -151,7 +156,8 @@ def test_pairs_in_memory_and_data_sets_on_disk_are_excluded_and_hidden_files_are
     (tmp_path / "gold" / ".git").mkdir()
     (tmp_path / "gold" / ".git" / "objects").write_bytes(b"\0\xff")
     pairs = [("Der Hund schläft.", "The dog."), ("Es ist kalt.", "It is cold.")]
-    for exclude in (gold, [("Der Hund schläft.", "The dog sleeps.")], str(tmp_path / "gold")):
+    folder = tmp_path / "gold"
+    for exclude in (gold, [("Der Hund schläft.", "The dog sleeps.")], str(folder), {"de": folder}, {"de": (folder,)}):
         read = load_bitext({"de": pairs}, cleaning={"exclude": exclude}, cache_dir=tmp_path / "cache")
         assert read.pairs("de") == (["Es ist kalt."], ["It is cold."])
 

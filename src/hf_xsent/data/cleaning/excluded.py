@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 from glob import glob
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,9 @@ def _inside(folder: Path) -> Iterator[Path]:
 def exclude_as_files(rules: Mapping[str, Any], cache_dir: str | PathLike[str] | None) -> dict[str, Any]:
     """Return rules whose pairs to exclude are files; pairs in memory are written to the cache."""
     exclude = stored_pairs(rules.get("exclude"), "test", cache_dir)
-    if isinstance(exclude, Mapping) and all(isinstance(paths, list) for paths in exclude.values()):
-        exclude = [path for paths in exclude.values() for path in paths]
+    if isinstance(exclude, Mapping):
+        of_languages = (paths if isinstance(paths, list | tuple) else [paths] for paths in exclude.values())
+        exclude = [*chain.from_iterable(of_languages)]
     return {**rules, "exclude": exclude} if "exclude" in rules else {**rules}
 
 

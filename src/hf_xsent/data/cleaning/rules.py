@@ -182,8 +182,8 @@ def rules_by_name(rules: Sequence[str]) -> dict[str, Any]:
     """
     values: dict[str, list[str]] = {}
     for rule in rules:
-        name, equals, value = rule.partition("=")
-        if not equals:
+        name, _, value = rule.partition("=")
+        if not value:
             raise RecipeError(f"cleaning rule {name} takes a value: write {name}=VALUE")
         values.setdefault(name, []).append(value)
     return {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}

@@ -57,6 +57,34 @@ def stored_pairs(data: Any, split: str = "train", cache_dir: str | os.PathLike[s
     return data
 
 
+def settings_as_files(
+    settings: Mapping[str, Any], splits: Mapping[str, str], cache_dir: str | os.PathLike[str] | None
+) -> dict[str, Any]:
+    """Return settings whose pairs in memory are files; a `Bitext` also sets their target language.
+
+    ``splits`` are the names of the settings, and what is read of a DatasetDict.
+    """
+    given = {name: settings[name] for name in splits if name in settings}
+    written = {name: stored_pairs(data, splits[name], cache_dir) for name, data in given.items()}
+    target = target_language_of(given, "")
+    return {**settings, **written, **({"target_language": target} if target else {})}
+
+
+def target_language_of(data: Any, stated: str) -> str:
+    """Return the target language of a `Bitext`, or of those in a mapping or list; the stated one of other data."""
+    targets = sorted(_targets(data))
+    if len(targets) > 1:
+        raise DataError(f"the data have several target languages ({', '.join(targets)}): give those of one")
+    return targets[0] if targets else stated
+
+
+def _targets(data: Any) -> set[str]:
+    if isinstance(data, Mapping | list | tuple) and not is_in_memory(data):
+        return set().union(*map(_targets, data.values() if isinstance(data, Mapping) else data))
+    target = None if isinstance(data, BitextSource) else getattr(data, "target_language", None)
+    return {target} if isinstance(target, str) else set()  # a column of a data frame is no text
+
+
 def _names_language(key: str) -> bool:
     """Return whether a key is a language code, or ends in two, such as talks-en-de."""
     ends = [part for part in re.split("[-_.]", key)[-2:] if language_of_tag(part)]

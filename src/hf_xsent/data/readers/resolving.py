@@ -14,9 +14,10 @@ from typing import Any
 from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns, parse_columns
 from hf_xsent.data.readers.formats import ORDERS, by_language
-from hf_xsent.data.readers.in_memory import stored_pairs
+from hf_xsent.data.readers.in_memory import stored_pairs, target_language_of
 from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, shortened
+from hf_xsent.settings.secrets import refuse_secrets
 
 
 def resolve_sources(
@@ -31,6 +32,7 @@ def resolve_sources(
 
     The arguments are those of `load_bitext`. Pairs in memory are written to files below ``cache_dir``.
     """
+    target_language = target_language_of(data, target_language)
     if isinstance(columns, list | tuple) and any("=" in str(name) for name in columns):  # as in recipes and flags
         columns = parse_columns([*map(str, columns)])
     every = columns.get("") if isinstance(columns, Mapping) else columns
@@ -91,6 +93,7 @@ def _sources(data: Any, template: BitextSource) -> Iterator[BitextSource]:
     """Yield each source of paths."""
     named = data.items() if isinstance(data, Mapping) else [(None, data)]
     for key, item in ((name, item) for name, items in named for item in _items(items, name)):
+        refuse_secrets({"data": item.path if isinstance(item, BitextSource) else fspath(item)})
         if isinstance(item, BitextSource):
             yield item
             continue
@@ -113,7 +116,7 @@ def _items(data: Any, key: str | None) -> Iterable[Any]:
     if isinstance(data, str | PathLike | BitextSource):
         return [data]
     if not isinstance(data, Iterable) or (key is not None and isinstance(data, Mapping)):
-        raise DataError(f"bitext is a path, language=path, or pairs in memory, not {data!r}")
+        raise DataError(f"bitext is a path, language=path, or pairs in memory, not {shortened(data)}")
     if key is not None and isinstance(data, Sequence) and not data:
         raise DataError(f"{key} has no pairs: give at least one, or drop {key}")
     return data
@@ -136,6 +139,8 @@ def _ends_of_name(path: str) -> list[str]:
 
 def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
     """Yield the sources of one path; expand ``~``, wildcards and ``{language}`` (any code without a language)."""
+    if not path:
+        raise DataError(f"the path of the {template.language} pairs is empty: give a file, such as de=pairs.tsv")
     path = str(Path(path).expanduser()) if path.startswith("~") else path
     if "{language}" in path and template.language == "und":
         yield from (replace(template, language=code, path=name, stated=True) for code, name in _expand_languages(path))
