@@ -208,6 +208,8 @@ class Bitext:
         """Return one pair, or a bitext of the pairs of a slice, without reading them."""
         if isinstance(index, str):
             raise DataError(f"a bitext takes row numbers and slices: pairs({index!r}) returns the pairs of a language")
+        if isinstance(index, list | tuple) or getattr(index, "ndim", 0):
+            raise DataError("a bitext takes one row number or a slice; for several rows, give a list comprehension")
         if not isinstance(index, slice):
             return self.__getitems__([index])[0]
         rows = np.arange(*index.indices(len(self)), dtype=np.int64)
@@ -324,7 +326,10 @@ def _ledger_entry(origin: str | None, licence: str | None) -> str:
 
 def checked_rows(indices: Sequence[int], size: int) -> Rows:
     """Return row numbers, counted from the end if negative; raise an IndexError if one is out of range."""
-    rows = np.asarray(indices, dtype=np.int64)
+    rows = np.asarray(indices)
+    if rows.size and rows.dtype.kind not in "iu":
+        raise DataError(f"rows are whole numbers, not {shortened(indices)}")
+    rows = rows.astype(np.int64)
     rows = np.where(rows < 0, rows + size, rows)
     if rows.size and (rows.min() < 0 or rows.max() >= size):
         raise IndexError(f"row out of range: there are {size}")

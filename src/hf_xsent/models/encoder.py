@@ -52,7 +52,7 @@ class Encoder:
         vectors: str = "float32",
         least_max_length: int = 0,
     ) -> None:
-        self.name = os.fspath(model) if isinstance(model, str | os.PathLike) else None
+        self.name = os.path.expanduser(model) if isinstance(model, str | os.PathLike) else None
         self.column, self.output, self.device, self.vectors = column, output, device, vectors
         self._options = {"pooling": pooling, "max_length": max_length, "precision": precision}
         self._least_max_length = least_max_length

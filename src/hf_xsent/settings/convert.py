@@ -96,7 +96,7 @@ def _unfit(value: Any, kinds: Sequence[Any]) -> str:
 def _converted(value: Any, kinds: Sequence[Any]) -> Any:
     """Return the value as the first of these types that fits, or ``_UNFIT``; a single value fits a list."""
     if Any in kinds:
-        return value
+        return _expanded(value)
     value = plain(value)
     if isinstance(value, str) and not isinstance(parsed := parse_text(value), str):
         scalars = [kind for kind in kinds if kind is not str and get_origin(kind) is not list]
@@ -128,9 +128,12 @@ def _as(kind: Any, value: Any) -> Any:
     if _is_enum(kind):
         return value if value in [member.value for member in kind] else _UNFIT
     fits = isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    if fits and kind is str and value.startswith("~/"):  # which the shell leaves in --output=~/runs
-        return os.path.expanduser(value)
-    return value if fits else _UNFIT
+    return _expanded(value) if fits else _UNFIT
+
+
+def _expanded(value: Any) -> Any:
+    """Return a path with the folder of the user, which the shell leaves in --output=~/runs; other values unchanged."""
+    return os.path.expanduser(value) if isinstance(value, str) and value.startswith("~/") else value
 
 
 def _is_enum(kind: Any) -> bool:
