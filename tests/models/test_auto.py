@@ -233,6 +233,9 @@ def test_an_exports_dim_truncates_what_automodel_encodes_and_saves(
         {"query": "the dog: ", "passage": "the cat: "},
         {"query": "the dog: ", "document": "bread: ", "passage": "the cat: "},
         {"query": "the dog: ", "document": "", "passage": "the cat: "},  # as SentenceTransformer saves them
+        {"document": "", "query": "the dog: ", "passage": "the cat: "},
+        {"query": "the dog: ", "document": ""},
+        {"query": "the dog: ", "document": "the cat: ", "passage": "the cat: "},
         {"corpus": "the cat: ", "other": "the dog: "},
         {"other": "the dog: "},
     ],
@@ -256,11 +259,17 @@ def test_queries_and_documents_have_the_prompts_of_sentence_transformers(
         for name in ("encode", "encode_query", "encode_document"):
             expected = getattr(theirs, name)(sentences)
             np.testing.assert_allclose(getattr(ours, name)(sentences), expected, atol=1e-5, err_msg=name)
+        for name in prompts or {}:
+            expected = theirs.encode(sentences, prompt_name=name)
+            np.testing.assert_allclose(ours.encode(sentences, prompt_name=name), expected, atol=1e-5, err_msg=name)
+    default = next(iter((prompts or {}).values()), "")
+    np.testing.assert_array_equal(run.encode(sentences), run.encode(sentences, prompt=default))
     if prompts and "passage" in prompts:
         model = AutoModel.from_pretrained(folder)
         expected = model.encode(sentences, prompt=prompts.get("document") or prompts["passage"])
         np.testing.assert_array_equal(model.encode_document(sentences), expected)
-        np.testing.assert_array_equal(model.encode_document(sentences, prompt_name="query"), model.encode(sentences))
+        query = model.encode(sentences, prompt=prompts["query"])
+        np.testing.assert_array_equal(model.encode_document(sentences, prompt_name="query"), query)
         np.testing.assert_array_equal(
             model.encode(sentences, prompt="a ", prompt_name="query"), model.encode(sentences, prompt="a ")
         )

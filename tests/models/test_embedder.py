@@ -152,7 +152,8 @@ def test_frozen_parts_stay_frozen(encoder_folders: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("sentences", "error"),
     [
-        ("Where is the station?", "encode takes a list of sentences, not a string"),
+        ("Where is the station?", "encode takes a list of sentences, not str: use"),
+        (1, "encode takes a list of sentences, not int: use"),
         ([None], "^encode takes a list of strings, but sentence 0 is None: remove it$"),
         (["a", float("nan")], "sentence 1 is nan"),
     ],
@@ -160,6 +161,13 @@ def test_frozen_parts_stay_frozen(encoder_folders: dict[str, Path]) -> None:
 def test_what_is_no_list_of_strings_is_refused(encoder_folders: dict[str, Path], sentences: Any, error: str) -> None:
     with pytest.raises(ModelError, match=error):
         _embedder(encoder_folders["bert"]).encode(sentences)
+
+
+def test_sentences_may_be_any_iterable(encoder_folders: dict[str, Path], sentences: list[str]) -> None:
+    embedder = _embedder(encoder_folders["bert"])
+    expected = embedder.encode(sentences)
+    for given in (iter(sentences), np.array(sentences)):
+        np.testing.assert_array_equal(embedder.encode(given), expected)
 
 
 def test_only_a_token_that_a_text_has_needs_an_embedding(encoder_folders: dict[str, Path]) -> None:

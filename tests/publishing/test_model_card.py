@@ -13,6 +13,7 @@ from typing import Any
 import huggingface_hub
 import numpy as np
 import pytest
+import torch
 import yaml
 from card_facts import ENCODING as CARD_ENCODING
 from card_facts import rendered
@@ -25,6 +26,7 @@ from hf_xsent.errors import DataError, ModelError, OutputError
 from hf_xsent.evaluation.registry import TASKS, _data_name, load_tasks
 from hf_xsent.evaluation.report import Report
 from hf_xsent.files import write_json
+from hf_xsent.models.dual_pivot import DualPivotForSentenceEmbedding
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
 from hf_xsent.publishing.export_folder import encoding_facts
 from hf_xsent.publishing.facts import ModelFacts, Stage
@@ -334,6 +336,60 @@ def test_results_of_the_exported_folder_are_results_of_the_export(trained: Path,
     again = export_sentence_transformer(trained, tmp_path / "float16", dtype="float16", verify=False)
     assert identify_model(str(again)) != identify_model(str(trained))
     assert "value: 85.0" in _card(again, results=[results])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"pooling": "max"},
+        {"normalize": True},
+        {"max_length": 8},
+        {"prompts": {"query": "Wo ist: "}},
+        {"hidden_act": "relu"},
+    ],
+)
+def test_an_opened_model_has_the_results_of_its_folder_if_it_embeds_equally(
+    exported: Path, results: Path, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    options: dict[str, Any] = {"results": [results], "base_model": "org/base", "languages": ["de"]}
+    assert "value: 85.0" in _card(exported, **options)
+    model = DapForSentenceEmbedding.from_pretrained(exported, **settings)
+    again = export_sentence_transformer(model, tmp_path / "again", verify=False)
+    assert ("| mean of all |" in (again / "README.md").read_text("utf-8")) == (not settings)
+    if settings:
+        with pytest.raises(DataError, match=r"has results of .*, not of this model"):
+            _card(again, **options)
+
+
+@pytest.mark.parametrize("changed", ["", "layer_scores", "linear_map.weight"])
+def test_an_opened_dual_pivot_has_the_results_of_its_folder_if_it_has_its_weights(
+    encoder_folders: dict[str, Path], tmp_path: Path, changed: str
+) -> None:
+    model = DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["xlm-roberta"]))
+    torch.nn.init.normal_(model.layer_scores)
+    first = export_sentence_transformer(model, tmp_path / "first", verify=False)
+    opened = DualPivotForSentenceEmbedding.from_pretrained(first)
+    if changed:
+        torch.nn.init.normal_(opened.get_parameter(changed))
+    facts = ModelFacts.read(export_sentence_transformer(opened, tmp_path / "again", verify=False))
+    assert facts.exported_from == ("" if changed else identify_model(str(first)))
+
+
+def test_results_of_another_tokenizer_are_not_those_of_the_export(
+    exported: Path, encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    tokenizer = encoder_folders["xlm-roberta"]
+    again = export_sentence_transformer(exported, tmp_path / "again", tokenizer=tokenizer, verify=False)
+    assert ModelFacts.read(again).exported_from == ""
+
+
+def test_what_training_measured_is_not_stated_of_another_length(trained: Path, tmp_path: Path) -> None:
+    stage = Stage(measured={"accuracy": [1.0, 2.0]}, steps=1)
+    ModelFacts(stages=[stage], exported_from="run").write(trained)
+    again = export_sentence_transformer(trained, tmp_path / "again", max_length=8, verify=False)
+    facts = ModelFacts.read(again)
+    assert facts.exported_from == identify_model(str(trained)) and not facts.stages[0].measured
 
 
 def test_results_of_the_run_and_of_its_export_are_one_table(trained: Path, results: Path, tmp_path: Path) -> None:

@@ -32,10 +32,10 @@ from hf_xsent.publishing.vocabulary_trimming import choose_pieces, trim_vocabula
 Pairs = list[tuple[str, str]]
 
 
-def _byte_tokenizer(pairs: Pairs) -> PreTrainedTokenizerFast:
+def _byte_tokenizer(pairs: Pairs, add_prefix_space: bool = True) -> PreTrainedTokenizerFast:
     """RoBERTa's kind: BPE over bytes."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
     tokenizer.decoder = decoders.ByteLevel()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -78,6 +78,26 @@ def test_texts_whose_pieces_stay_are_segmented_as_before(tokenizer: PreTrainedTo
         assert [old[number] for number in trimmed(text)["input_ids"]] == tokenizer(text)["input_ids"]
     two = (german[0], german[1])
     assert [old[number] for number in trimmed(*two)["input_ids"]] == tokenizer(*two)["input_ids"]
+
+
+@pytest.mark.parametrize("prompt", ["Wo ", "Wo"])
+@pytest.mark.parametrize("prefix", [False, True])
+def test_texts_are_segmented_as_before_with_a_prompt_and_without(
+    pairs: Pairs, tmp_path: Path, prompt: str, prefix: bool
+) -> None:
+    """BPE has other pieces for a word that follows a space or a letter."""
+    texts = [source for source, _ in pairs[:4]]
+    tokenizer = _byte_tokenizer([(f"{prompt}{source}", source) for source in texts] * 9, prefix)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    encoder = RobertaModel(RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=130, **sizes))
+    encoder.save_pretrained(tmp_path / "encoder")
+    tokenizer.save_pretrained(tmp_path / "encoder")
+    model = AlignmentForSentenceEmbedding.from_backbone(str(tmp_path / "encoder"), prompts={"query": prompt})
+    model.save_pretrained(tmp_path / "run")
+    trim_vocabulary(str(tmp_path / "run"), tmp_path / "trimmed", {"de": texts})
+    trimmed = AutoTokenizer.from_pretrained(tmp_path / "trimmed")
+    for text in (start + text for start in ("", prompt) for text in texts):
+        assert _pieces(trimmed, text) == _pieces(tokenizer, text)
 
 
 def test_pieces_that_words_pass_through_stay() -> None:

@@ -17,7 +17,7 @@ from hf_xsent.files import write_json
 from hf_xsent.models.families import family
 from hf_xsent.models.linear_map import ACTIVATIONS, LinearMap
 from hf_xsent.models.loading import load_config, split_config
-from hf_xsent.models.text_encoder import DOCUMENT, prompt_of
+from hf_xsent.models.text_encoder import named_prompts
 from hf_xsent.runs.hub import read_model_file
 
 logger = logging.getLogger(__name__)
@@ -91,13 +91,13 @@ def _write_general_settings(folder: Path, config: Any, dim: int | None) -> None:
     file has the settings that were changed in the SentenceTransformer, and is not replaced.
 
     SentenceTransformer adds an empty prompt ``document`` to models that have none, so that ``encode_document`` would
-    not find ``passage`` or ``corpus``: their text is written as ``document``, too.
+    not find ``passage`` or ``corpus``: their text is written as ``document``, too. An empty default prompt is none.
     """
     prompts = dict(config.prompts or {})
-    if prompt := prompt_of(DOCUMENT, prompts):
+    if prompt := named_prompts(prompts)["document"]:
         prompts["document"] = prompt
     truncated = {} if dim is None else {"truncate_dim": dim}
-    names = {"prompts": prompts, "default_prompt_name": config.default_prompt_name}
+    names = {"prompts": prompts, "default_prompt_name": config.default_prompt_name if config.default_prompt else None}
     path = folder / GENERAL_FILE
     if not (path.is_file() and "__version__" in path.read_text(encoding="utf-8")):
         write_json(path, {**names, "similarity_fn_name": "cosine", **truncated})
@@ -176,7 +176,7 @@ def settings_of_sentence_transformer(model: Any) -> dict[str, Any]:
 def _own_prompts(prompts: Mapping[str, str], default: str | None) -> dict[str, str]:
     """Return prompts without ``document`` if ``_write_general_settings`` or SentenceTransformer has added it."""
     others = {name: text for name, text in prompts.items() if name != "document"}
-    added = default != "document" and prompts.get("document", "") in ("", prompt_of(DOCUMENT, others))
+    added = default != "document" and prompts.get("document", "") in ("", named_prompts(others)["document"])
     return others if added else dict(prompts)
 
 

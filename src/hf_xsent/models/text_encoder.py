@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -21,7 +21,6 @@ from hf_xsent.models.loading import check_ids
 from hf_xsent.tensors.packing import POOLINGS
 
 _SENTENCES_PER_TOKENIZER_CALL = 4096
-QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")  # names of prompts, as sentence-transformers has them
 _ROWS_AT_ONCE = 4096
 
 
@@ -42,7 +41,7 @@ class SentenceTransformerMethods:
 
     def encode(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
         language: str | None = None,
         show_progress: bool = False,
         *,
@@ -62,9 +61,9 @@ class SentenceTransformerMethods:
         sentences of similar lengths, up to a number of tokens.
         """
         if prompt is None and prompt_name is not None:
-            if prompt_name not in (self.config.prompts or {}):
+            prompt = named_prompts(self.config.prompts).get(prompt_name)
+            if prompt is None:
                 raise ModelError(f"this model has no prompt named {prompt_name!r}: give its text as prompt")
-            prompt = self.config.prompts[prompt_name]
         if precision not in (None, "float32"):
             raise ModelError(f"embeddings are float32, not {precision}: use sentence_transformers.quantize_embeddings")
         vectors = self._vectors(sentences, language, bool(show_progress or show_progress_bar), prompt, truncate_dim)
@@ -74,18 +73,13 @@ class SentenceTransformerMethods:
             return torch.from_numpy(vectors)
         return vectors if convert_to_numpy else list(torch.from_numpy(vectors))
 
-    def encode_query(self, sentences: Sequence[str], **options: Any) -> Any:
+    def encode_query(self, sentences: Iterable[str], **options: Any) -> Any:
         """Encode like ``encode``, by default with the prompt named query; without it, with no prompt."""
-        return self._encode_with_prompt_of(QUERY, sentences, options)
+        return self.encode(sentences, **options | {"prompt_name": options.get("prompt_name") or "query"})
 
-    def encode_document(self, sentences: Sequence[str], **options: Any) -> Any:
+    def encode_document(self, sentences: Iterable[str], **options: Any) -> Any:
         """Encode like ``encode``, by default with the first of the prompts document, passage, corpus, or with none."""
-        return self._encode_with_prompt_of(DOCUMENT, sentences, options)
-
-    def _encode_with_prompt_of(self, names: Sequence[str], sentences: Sequence[str], options: dict[str, Any]) -> Any:
-        if options.get("prompt") is None and options.get("prompt_name") is None:
-            options["prompt"] = prompt_of(names, self.config.prompts)
-        return self.encode(sentences, **options)
+        return self.encode(sentences, **options | {"prompt_name": options.get("prompt_name") or "document"})
 
     @staticmethod
     def similarity(first: Any, second: Any) -> Tensor:
@@ -99,9 +93,17 @@ class SentenceTransformerMethods:
         return SimpleNamespace(set_evaluation_metrics=lambda *_, **__: None)
 
 
-def prompt_of(names: Sequence[str], prompts: Mapping[str, str] | None) -> str:
-    """Return the first prompt of these names that has text, since SentenceTransformer adds empty ones; else none."""
-    return next((prompts[name] for name in names if prompts.get(name)), "") if prompts else ""
+def named_prompts(prompts: Mapping[str, str] | None) -> dict[str, str]:
+    """Return prompts by name, also ``query`` and ``document``, which each SentenceTransformer has, if only empty ones.
+
+    An empty ``document`` has the text of ``passage`` or ``corpus``, if any.
+
+    >>> named_prompts({"passage": "passage: "})
+    {'query': '', 'passage': 'passage: ', 'document': 'passage: '}
+    """
+    named = {"query": "", **(prompts or {})}
+    texts = (named.get(name) for name in ("document", "passage", "corpus"))
+    return named | {"document": next(filter(None, texts), "")}
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,8 @@ class TextEncoder(SentenceTransformerMethods):
     @property
     def role_prompts(self) -> dict[str, str]:
         """The prompts of the roles of texts: ``query``, ``document``, and none, which has the default prompt."""
-        stated = self.config.prompts
-        return {"": self.prompt, "query": prompt_of(QUERY, stated), "document": prompt_of(DOCUMENT, stated)}
+        named = named_prompts(self.config.prompts)
+        return {"": self.prompt, "query": named["query"], "document": named["document"]}
 
     @property
     def pooling(self) -> str:
@@ -170,7 +172,7 @@ class TextEncoder(SentenceTransformerMethods):
                 )
 
     def _vectors(
-        self, sentences: Sequence[str], language: str | None, progress: bool, prompt: str | None, dim: int | None
+        self, sentences: Iterable[str], language: str | None, progress: bool, prompt: str | None, dim: int | None
     ) -> np.ndarray:
         encoder = copy(self)
         encoder.prompt = self.prompt if prompt is None else prompt
@@ -180,17 +182,17 @@ class TextEncoder(SentenceTransformerMethods):
     @torch.inference_mode()
     def encode_views(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
         views: Sequence[View],
         language: str | None = None,
         show_progress: bool = False,
         into: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
         """Return embeddings for each view from one pass through the encoder; fill the arrays ``into`` if given."""
-        if isinstance(sentences, str):
-            raise ModelError("encode takes a list of sentences, not a string: use [sentence]")
+        if isinstance(sentences, str) or not isinstance(sentences, Iterable):
+            raise ModelError(f"encode takes a list of sentences, not {type(sentences).__name__}: use [sentence]")
         self.check_views(views)
-        ids = self._tokenize(sentences)
+        ids = self._tokenize(sentences if isinstance(sentences, Sequence) else list(sentences))
         vectors = [np.empty((len(ids), self.width), np.float32) for _ in views] if into is None else list(into)
         progress = "encoding" if show_progress else None
         with evaluating(self.model):

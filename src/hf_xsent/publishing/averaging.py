@@ -9,7 +9,6 @@ import torch
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.text_encoder import DOCUMENT, QUERY, prompt_of
 
 
 @torch.no_grad()
@@ -35,6 +34,5 @@ def average_weights(embedder: SentenceEmbedder, name: str, others: Sequence[str]
 def _reading(embedder: SentenceEmbedder) -> tuple[object, ...]:
     """Return what equal weights must share besides names: how states are pooled, the layers, prompts and pieces."""
     config = embedder.model.config
-    prompts = embedder.prompt, prompt_of(QUERY, config.prompts), prompt_of(DOCUMENT, config.prompts)
     layers = getattr(embedder.model, "layers", None)
-    return config.pooling, config.normalize, layers, prompts, embedder.tokenizer.get_vocab()
+    return config.pooling, config.normalize, layers, embedder.role_prompts, embedder.tokenizer.get_vocab()

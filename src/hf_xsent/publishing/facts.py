@@ -71,7 +71,7 @@ class ModelFacts:
     averaged: Sequence[str] = ()  # names of the models whose weights were averaged; the last stage is that of the first
     vocabulary: str = ""  # how it was trimmed
     language_removed: Sequence[str] = ()  # the languages of the texts by which
-    exported_from: str = ""  # the fingerprint of the run with the same weights, whose results are those of the export
+    exported_from: str = ""  # the fingerprint of the run that embeds equally, whose results are those of the export
     results: Sequence[Mapping[str, Any]] = ()
     license: str = ""
     name: str = ""

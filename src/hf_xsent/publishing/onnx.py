@@ -24,7 +24,7 @@ from hf_xsent.files import writing
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import read_map, read_modules
-from hf_xsent.models.text_encoder import DOCUMENT, QUERY, prompt_of
+from hf_xsent.models.text_encoder import named_prompts
 from hf_xsent.publishing.export_folder import check_export
 from hf_xsent.publishing.runtimes import ONNX, ONNX_INT8, OPENVINO
 
@@ -57,11 +57,11 @@ class OnnxEncoder:
 
     def encode_query(self, sentences: Sequence[str]) -> np.ndarray:
         """Encode with the prompt of queries."""
-        return self.encode(sentences, prompt_of(QUERY, self.settings.get("prompts")))
+        return self.encode(sentences, named_prompts(self.settings.get("prompts"))["query"])
 
     def encode_document(self, sentences: Sequence[str]) -> np.ndarray:
         """Encode with the prompt of documents."""
-        return self.encode(sentences, prompt_of(DOCUMENT, self.settings.get("prompts")))
+        return self.encode(sentences, named_prompts(self.settings.get("prompts"))["document"])
 
 
 def export_onnx(folder: str | Path) -> Path:

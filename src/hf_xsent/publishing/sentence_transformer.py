@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from transformers import Trainer
 
 from hf_xsent.errors import ModelError, import_extra
@@ -106,9 +108,10 @@ def _facts(
         if run and is_local(run):
             run = str(Path(run, origin.hub.get("subfolder", "")))
         facts = origin.facts or ModelFacts.read(run)
-        same = bool(run) and _weights_of(part) == _weights_of(Path(run))  # others may have trained it since
+        same = bool(run) and _embeds_as(part, Path(run))  # others may have trained or changed it since
     else:
-        run, facts, same = str(model), facts_of_mean([str(model), *(settings.average or ())]), True
+        run, facts = str(model), facts_of_mean([str(model), *(settings.average or ())])
+        same = settings.tokenizer is None
     facts = replace(
         facts,
         base_model=facts.base_model or ("" if not run or is_local(run) else run),  # a folder may be a copy
@@ -118,14 +121,25 @@ def _facts(
     if not same or settings.remove_language or settings.average:
         return replace(facts.not_measured(), exported_from="", results=[], name="")
     results = [each for each in facts.results if each["settings"].get("dim", width) == width]
-    facts = facts if settings.dim is None else facts.not_measured()
+    facts = facts if settings.dim is None and settings.max_length is None else facts.not_measured()
     return replace(facts, exported_from=identify_model(run), results=results)
 
 
-def _weights_of(folder: Path) -> str:
-    """Return a hash of the weights in a folder; empty if it has none."""
-    path = folder / "model.safetensors"
-    return file_digest(path) if path.is_file() else ""
+def _embeds_as(part: Path, run: Path) -> bool:
+    """Return whether a run has the files of an export: its weights, its modules and its tokenizer."""
+    files = [path.relative_to(part) for path in sorted(part.rglob("*")) if path.is_file()]
+    return all((run / name).is_file() and _same_content(part / name, run / name) for name in files)
+
+
+def _same_content(file: Path, other: Path) -> bool:
+    if file.name == "config.json":  # what its settings state of embeddings is also in the modules
+        dropped = {SETTINGS: None, "transformers_version": None}
+        ours, theirs = (json.loads(path.read_text(encoding="utf-8")) | dropped for path in (file, other))
+        return bool(ours == theirs)
+    if file_digest(file) != file_digest(other) and file.parent.name.endswith("WeightedLayerPooling"):
+        weights, others = (load_file(path)["layer_weights"] for path in (file, other))
+        return torch.allclose(weights, others, atol=0)  # a model has their logarithms
+    return file_digest(file) == file_digest(other)
 
 
 @contextmanager

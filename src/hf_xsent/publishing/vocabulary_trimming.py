@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,8 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     embedder = SentenceEmbedder.from_pretrained(settings.model, device="cpu")
     check_tokenizer(embedder.tokenizer, embedder.model.config.encoder_config)
     table = PieceTable(embedder.tokenizer)
-    words = word_shares(embedder.tokenizer, texts)
-    prompts = [prompt for prompt in (embedder.prompt, *(embedder.model.config.prompts or {}).values()) if prompt]
+    prompts = [prompt for prompt in (embedder.model.config.prompts or {}).values() if prompt]
+    words = word_shares(embedder.tokenizer, texts, prompts)
     prompt_pieces = {
         piece for prompt in prompts for piece in embedder.tokenizer(prompt, add_special_tokens=False)["input_ids"]
     }
@@ -140,18 +141,30 @@ def _lines(path: Path) -> Iterable[str]:
     return (line for _, line in lines(path))
 
 
-def word_shares(tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable[str]]) -> Words:
-    """Return for each word the sum over the languages of its share of that language's words."""
+def word_shares(
+    tokenizer: PreTrainedTokenizerBase, texts: Mapping[str, Iterable[str]], prompts: Iterable[str] = ()
+) -> Words:
+    """Return for each word the sum over the languages of its share of that language's words.
+
+    Sentences are split without a prompt and after each of ``prompts``, whose own words do not count.
+    """
     backend = tokenizer.backend_tokenizer
     normalizer, splitter = backend.normalizer, backend.pre_tokenizer
+
+    def split(text: str) -> list[str]:
+        text = normalizer.normalize_str(text) if normalizer is not None else text
+        return [text] if splitter is None else [word for word, _ in splitter.pre_tokenize_str(text)]
+
+    words_of_prompts = {"": [], **{prompt: split(prompt) for prompt in prompts}}
     shares: Words = {}
     for language, sentences in texts.items():
         counts: Counter[str] = Counter()
         for row, sentence in enumerate(Progress(sentences, desc=f"words of {language}", unit=" sentences")):
             if not isinstance(sentence, str):
                 raise DataError(f"sentence {row} of {language!r} is {sentence!r}, not text: remove it")
-            text = normalizer.normalize_str(sentence) if normalizer is not None else sentence
-            counts.update([text] if splitter is None else [word for word, _ in splitter.pre_tokenize_str(text)])
+            for prompt, first in words_of_prompts.items():
+                words = split(prompt + sentence)
+                counts.update(words[len(commonprefix([words, first])) :])
         if not counts:
             raise DataError(f"the corpus has no text of {language}: add some, or remove the language")
         total = counts.total()
