@@ -237,6 +237,25 @@ def test_a_pair_in_memory_that_is_not_text_is_skipped_and_counted(load: Any) -> 
     assert _sides(bitext) == [("ein Hund", "a dog")] and bitext.report.languages["de"].bad == 1
 
 
+def test_columns_of_a_data_frame_may_have_values_of_several_types(load: Any) -> None:
+    frame = pandas.DataFrame(
+        {"id": [1, "a2"], "de": ["ein Hund", 1984], "en": ["a dog", "1984"], "origin": ["x", None]}
+    )
+    bitext = load({"de": frame}, on_error="skip")
+    assert [*bitext] == [{"source": "ein Hund", "target": "a dog", "origin": "x", "language": "de"}]
+    with pytest.raises(DataError, match="pair 2 .*: the source side is not text but 1984"):
+        load({"de": frame})
+    frame.columns = ["de", "de", "en", "origin"]
+    with pytest.raises(DataError, match="two columns of the data frame are named de: rename one"):
+        load({"de": frame})
+
+
+def test_a_language_may_have_pairs_in_files_and_in_memory(load: Any, tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"de": ["ein Hund"], "en": ["a dog"]})
+    frame.to_csv(tmp_path / "more.tsv", sep="\t", index=False)
+    assert len(load({"de": [str(tmp_path / "more.tsv"), frame]})) == 2
+
+
 def test_a_bitext_shows_its_content_and_slices(load: Any, pairs: Pairs) -> None:
     bitext = load({"de": pairs[:10], "fr": pairs[10:]})
     assert repr(bitext) == "Bitext(16 pairs: de 10, fr 6)"
@@ -251,3 +270,6 @@ def test_a_bitext_shows_its_content_and_slices(load: Any, pairs: Pairs) -> None:
     assert len(bitext[3:3].to_dataset()) == 0 and list(bitext[3:3]) == []
     with pytest.raises(DataError, match="positive step"):
         bitext[::-1]
+    for rows in ([0, 1], np.array([0, 1]), 1.7, True):
+        with pytest.raises(DataError, match="one row number or a slice|rows are whole numbers"):
+            bitext[rows]

@@ -177,6 +177,7 @@ def test_evaluate_measures_pairs_by_name(tmp_path: Path):
         {"pairs": {"de": table}, "columns": columns},
         {"pairs": f"de={tmp_path}/wide.csv", "columns": columns},
         {"tasks": by_task},
+        {"tasks": {"pairs": {"de": table}}, "columns": columns},
     ):
         assert evaluate(_Model(), **options).reports[0].languages == wanted
 

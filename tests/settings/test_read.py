@@ -14,6 +14,7 @@ import torch
 import yaml
 
 from hf_xsent.errors import RecipeError, naming_flags
+from hf_xsent.models.encoder import Encoder
 from hf_xsent.settings.command import command
 from hf_xsent.settings.convert import convert, convert_words
 from hf_xsent.settings.declare import Names, setting, settings_of, types_of
@@ -89,6 +90,7 @@ def test_a_word_too_many_is_an_error() -> None:
 def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert convert_words("output", ["~/runs"], str | None) == "/home/me/runs"
+    assert convert("model", "~/runs", Any) == Encoder("~/runs").name == "/home/me/runs"
     assert convert("data", {"de": ["~/de.tsv", "a~/b"]}, dict[str, list[str]]) == {"de": ["/home/me/de.tsv", "a~/b"]}
 
 

@@ -208,7 +208,7 @@ class Bitext:
         """Return one pair, or a bitext of the pairs of a slice, without reading them."""
         if isinstance(index, str):
             raise DataError(f"a bitext takes row numbers and slices: pairs({index!r}) returns the pairs of a language")
-        if isinstance(index, list | tuple) or getattr(index, "ndim", 0):
+        if np.ndim(index):
             raise DataError("a bitext takes one row number or a slice; for several rows, give a list comprehension")
         if not isinstance(index, slice):
             return self.__getitems__([index])[0]

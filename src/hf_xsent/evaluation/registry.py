@@ -142,7 +142,7 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
             raise RecipeError("pairs are given twice, as tasks and as pairs: evaluate them in separate calls")
         tasks, pairs = None, tasks
     sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
-    if columns is not None and pairs is None:
+    if columns is not None and pairs is None and PairsTask.name not in sources:
         raise RecipeError("columns are those of pairs, but there are no pairs: give --pairs, or drop columns")
     names = [*sources, *([] if pairs is None else [PairsTask.name])]
     if not names:
@@ -153,8 +153,9 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
         raise RecipeError(f"languages are given for {unknown[0]!r}, which is not among the tasks {known}")
     loaded = []
     for name, source in sources.items():
-        options = task_options(name, source)
-        loaded.append(load_task(name, options | ({"languages": selected[name]} if name in selected else {})))
+        options = task_options(name, source) | ({"languages": selected[name]} if name in selected else {})
+        of_pairs = {"columns": columns} if columns is not None and name == PairsTask.name else {}
+        loaded.append(load_task(name, options | of_pairs))
     return _distinct([*loaded, *([] if pairs is None else [_own_pairs(pairs, columns, selected.get(PairsTask.name))])])
 
 

@@ -24,6 +24,7 @@ from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, make_folder, move_into_place
 
 _MOST_LANGUAGES = 500  # each is an open file
+_ROWS_AT_ONCE = 1000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ARROW = "__arrow_c_stream__"  # of data frames and tables
 
@@ -46,14 +47,20 @@ def stored_pairs(data: Any, split: str = "train", cache_dir: str | os.PathLike[s
     """
     folder = Path(cache_dir or default_cache_dir()) / IN_MEMORY
     if isinstance(data, Mapping) and (not is_in_memory(data) or all(map(_names_language, data))):
-        return {
-            key: write_pairs(of_key, folder, split, by_column=False) if is_in_memory(of_key) else of_key
-            for key, of_key in data.items()
-        }
+        return {key: _stored(of_key, folder, split, by_column=False) for key, of_key in data.items()}
+    return _stored(data, folder, split)
+
+
+def _stored(data: Any, folder: Path, split: str, by_column: bool = True) -> Any:
+    """Write pairs in memory, or those in a list of paths and pairs, and return their paths; other data unchanged."""
     if is_in_memory(data):
-        return write_pairs(data, folder, split)
+        return write_pairs(data, folder, split, by_column)
     if isinstance(data, list | tuple):
-        return [word for item in data for word in (write_pairs(item, folder, split) if is_in_memory(item) else [item])]
+        return [
+            word
+            for item in data
+            for word in (write_pairs(item, folder, split, by_column) if is_in_memory(item) else [item])
+        ]
     return data
 
 
@@ -166,11 +173,12 @@ def records_of(data: Any, split: str = "train", kind: str = "pair") -> Iterator[
     data = data.collect() if hasattr(data, "collect") else data
     if _is_dataset(data):
         data = rows_of_dataset(data)
+    elif hasattr(data, "columns") and hasattr(data, "iloc"):
+        data = _rows_of_pandas(data)
     elif hasattr(data, _ARROW) and hasattr(data, "columns"):  # not a series
         import pyarrow as pa
 
-        data = data.reset_index(drop=True) if hasattr(data, "reset_index") else data  # of pandas: not a column
-        data = chain.from_iterable(batch.to_pylist() for batch in pa.table(data).to_batches(1000))
+        data = chain.from_iterable(batch.to_pylist() for batch in pa.table(data).to_batches(_ROWS_AT_ONCE))
     for number, item in enumerate(data, start=1):
         if isinstance(item, Mapping):
             yield {str(name): value for name, value in item.items()}
@@ -179,6 +187,17 @@ def records_of(data: Any, split: str = "train", kind: str = "pair") -> Iterator[
         else:
             pair = "(source, target), or " if kind == "pair" else ""
             raise DataError(f"{kind} {number} is {shortened(item)}: give {pair}a record with columns")
+
+
+def _rows_of_pandas(frame: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a data frame, whose columns may have values of several types; missing values are None."""
+    names = [str(name) for name in frame.columns]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise DataError(f"two columns of the data frame are named {repeated[0]}: rename one")
+    for start in range(0, len(frame), _ROWS_AT_ONCE):
+        block = frame.iloc[start : start + _ROWS_AT_ONCE]
+        for row in block.astype(object).where(block.notna(), None).to_numpy():
+            yield dict(zip(names, row, strict=True))
 
 
 def _is_dataset(data: Any) -> bool:
