@@ -304,7 +304,7 @@ def test_their_evaluators_measure_our_models(encoder_folders: dict[str, Path], t
 
 def test_arguments_of_encode_that_we_do_not_have_are_refused(encoder_folders: dict[str, Path]) -> None:
     model = XlmrWithRTLHead.from_backbone(str(encoder_folders["bert"]), objectives={"translation_ranking": 1.0})
-    with pytest.raises(ModelError, match="no prompt named 'query'"):
-        model.encode(["a"], prompt_name="query")
+    with pytest.raises(ModelError, match="no prompt named 'question'"):
+        model.encode(["a"], prompt_name="question")
     with pytest.raises(ModelError, match="embeddings are float32, not int8"):
         model.encode(["a"], precision="int8")

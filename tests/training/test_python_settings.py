@@ -118,7 +118,7 @@ def test_a_mapping_of_rules_adds_to_those_of_the_recipe_and_a_list_replaces_them
     assert pretrain.read({"rules": {"exclude": "gold.tsv"}}, recipe=recipe).data.rules == added
     assert pretrain.read({}, {"rules.exclude": ["gold.tsv"]}, recipe=recipe).data.rules == added
     with pytest.raises(RecipeError, match="^rules: exclude takes text"):
-        pretrain.read({"rules": {"exclude": {"de": 1}}}, recipe=recipe)
+        pretrain.read({"rules": {"exclude": {"de": {"file": "gold.tsv"}}}}, recipe=recipe)
     with pytest.raises(RecipeError, match="^rules: unknown key 'exlude'; did you mean 'exclude'"):
         pretrain.read({"rules": {"exlude": [("Ein Hund.", "A dog.")]}}, recipe=recipe)
     with pytest.raises(RecipeError, match="^unknown key 'output_dr'; did you mean 'output_dir'"):

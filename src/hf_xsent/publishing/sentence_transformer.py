@@ -179,8 +179,8 @@ def _embedder(model: SentenceEncoder | str | Path, settings: ExportSettings) -> 
         return SentenceEmbedder(model, tokenizer, **options)
     if not isinstance(model, str | Path):
         raise ModelError(
-            f"export writes models of this package, not {type(model).__name__}: give the model of a SentenceEmbedder; "
-            "save a SentenceTransformer by its own save_pretrained, or export that folder"
+            f"export writes models of this package, not {type(model).__name__}: save a SentenceTransformer by its own "
+            "save_pretrained, or export that folder; give the model of a SentenceEmbedder"
         )
     opened = SentenceEmbedder.from_pretrained(str(model), device="cpu", **options)
     return SentenceEmbedder(opened.model, tokenizer or opened.tokenizer, opened.max_length, dim=opened.width)
