@@ -20,6 +20,7 @@ from hf_xsent.runs.run import RunState
 from hf_xsent.training.conflicts import CONFLICTS, facts_of_model, refuse_conflicts, schedule_options
 from hf_xsent.training.identity import DECIDING
 from hf_xsent.training.pretrain import pretrain
+from hf_xsent.training.run_card import recipe_of
 
 KINDS = [AlignmentTrainingArguments, FineTuningArguments]
 
@@ -420,3 +421,30 @@ def test_a_share_of_the_steps_may_decay_and_more_than_all_may_not(
     }
     arguments = AlignmentTrainingArguments(str(tmp_path), **longer)
     assert schedule_options(arguments, 30) == {"num_decay_steps": 0}  # warms up to the end
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(1, 0.1), (3, 3), (3, 1.0), (3, 5), (3, 1)])
+def test_a_polynomial_schedule_may_warm_up_in_all_steps(
+    model: Any, tmp_path: Path, pairs: Any, steps: int, warmup: float
+) -> None:
+    schedule = {"lr_scheduler_type": "polynomial", "max_steps": steps, "warmup_steps": warmup}
+    arguments = AlignmentTrainingArguments(
+        str(tmp_path), use_cpu=True, save_strategy="no", report_to="none", **schedule
+    )
+    trainer = AlignmentTrainer(model, arguments, pairs)
+    trainer.train()
+    assert trainer.state.global_step == steps
+
+
+def test_settings_of_the_accelerator_stay_as_stated(model: Any, tmp_path: Path, pairs: Any) -> None:
+    stated = {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
+    arguments = AlignmentTrainingArguments(
+        str(tmp_path), use_cpu=True, accelerator_config=stated, gradient_accumulation_steps=2
+    )
+    for _ in range(2):  # transformers adds num_steps, which a second trainer would refuse
+        trainer = AlignmentTrainer(model, arguments, pairs)
+    assert recipe_of(trainer.args)["accelerator_config"] == stated
+    with pytest.raises(RecipeError, match="give gradient_accumulation_steps instead of num_steps"):
+        AlignmentTrainingArguments(
+            str(tmp_path), use_cpu=True, accelerator_config={"gradient_accumulation_kwargs": {"num_steps": 2}}
+        )

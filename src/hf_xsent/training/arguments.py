@@ -59,6 +59,8 @@ class CheckedArguments(TrainingArguments):
         if not states_metric:  # transformers' default is the loss, which is not measured
             self.metric_for_best_model = self.greater_is_better = None
         _check_same_precision(self)
+        if "num_steps" in (getattr(self.accelerator_config, "gradient_accumulation_kwargs", None) or ()):
+            raise RecipeError("accelerator_config: give gradient_accumulation_steps instead of num_steps")
         if self.n_gpu > 1:
             raise RecipeError(
                 "one process sees several GPUs: start one process per GPU (torchrun --nproc_per_node N), or choose one "

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -204,10 +205,21 @@ class SavingTrainer(HubTrainer):
         self.args.lr_scheduler_kwargs = schedule_options(self.args, num_training_steps)
         if self.args.lr_scheduler_type in FOLLOW_METRIC:  # torch takes a rise of the metric for a worse one
             self.args.lr_scheduler_kwargs = {"mode": "max" if self.args.greater_is_better else "min", **(options or {})}
+        if (
+            self.args.lr_scheduler_type == "polynomial"
+            and self.args.get_warmup_steps(num_training_steps) == num_training_steps
+        ):
+            num_training_steps += 1  # transformers divides by the steps after the warm-up
         try:
             return super().create_scheduler(num_training_steps, optimizer)
         finally:
             self.args.lr_scheduler_kwargs = options
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Create the accelerator; transformers changes its settings, of which the recipe has those that were stated."""
+        stated, self.args.accelerator_config = self.args.accelerator_config, deepcopy(self.args.accelerator_config)
+        super().create_accelerator_and_postprocess()
+        self.args.accelerator_config = stated
 
     # Checkpoints
 
