@@ -8,6 +8,7 @@ import lzma
 import struct
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -130,6 +131,9 @@ def test_the_other_language_of_a_moses_pair_need_not_be_stated(tmp_path: Path) -
         _file(tmp_path, f"OPUS.de-en.{code}", f"{text}\n".encode())
     source = BitextSource("und", str(tmp_path / "OPUS.de-en"))
     assert list(read_pairs(source)) == [("ein Hund", "a dog")]
+    assert list(read_pairs(replace(source, language="en", target_language="und"))) == [("a dog", "ein Hund")]
+    with pytest.raises(DataError, match="OPUS.de-en has files of de and en: state one of these codes, not und"):
+        list(read_pairs(replace(source, target_language="und")))
     _file(tmp_path, "OPUS.de-en.fr", b"un chien\n")
     with pytest.raises(DataError, match="OPUS.de-en has files of de and fr: state one of these codes, not und"):
         list(read_pairs(BitextSource("und", str(tmp_path / "OPUS.de-en"))))

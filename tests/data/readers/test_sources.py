@@ -72,6 +72,9 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ("de-en.tvs", "no such file or folder: de-en.tvs; if .* Hub, write de-en.tvs@main; did you mean 'de-en.tsv'"),
         ("train/pairs", "no such file or folder: train/pairs; if .* Hub, write train/pairs@main"),
         ("OPUS.fr-en", "the Moses pair OPUS.fr-en has no file of en, only fr"),
+        ("both.de-fr", "both.de-fr has no file of en, only de, fr: add it, or state target_language"),
+        ("sw=both.de-fr", "both.de-fr has no file of sw, only de, fr: add it, or state the language"),
+        ("fr=both.de-fr", "both.de-fr has no file of en, only de, fr"),
         ({"de": "a,b,c"}, "no such file: a"),
         ([], "no bitext given"),
         (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
@@ -85,6 +88,8 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
 )
 def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:
     os.mkfifo(folder / "pipe")
+    for code in ("de", "fr"):
+        (folder / f"both.de-fr.{code}").touch()
     with pytest.raises(DataError, match=message):
         _paths(data)
 
@@ -173,7 +178,8 @@ def test_swapped_pairs_in_memory_and_of_two_files_are_found(tmp_path: Path) -> N
             _read(data)
     (tmp_path / "x.txt").write_text(f"{ENGLISH}\n" * 2)
     (tmp_path / "y.txt").write_text(f"{GERMAN}\n" * 2)
-    with pytest.raises(DataError, match="seem to be swapped: join the two files in the other order, or check"):
+    cure = "seem to be swapped: exchange the names of the two files, or join them in the other order if their names "
+    with pytest.raises(DataError, match=f"{cure}have no language codes, or check"):
         _read(f"de={tmp_path / 'x.txt'},{tmp_path / 'y.txt'}")
 
 
@@ -318,6 +324,37 @@ def test_the_prefix_of_a_moses_pair_may_have_a_comma(folder: Path) -> None:
     for code, text in (("de", "a\n"), ("en", "b\n")):
         (folder / "x,y" / f"p.{code}").write_text(text, encoding="utf-8")
     assert list(read_pairs(BitextSource("de", "x,y/p"))) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("data", "target", "file"),
+    [
+        ("en=p.en-de", "en", "p.en-de.en"),
+        ("de=p.en-de", "de", "p.en-de.de"),
+        ("en-GB=p.en-de", "en-US", "p.en-de.en"),
+        ("de=p.en-de.de,./p.en-de.de", "en", "p.en-de.de"),
+    ],
+)
+def test_one_file_of_a_moses_pair_is_not_both_sides(folder: Path, data: str, target: str, file: str) -> None:
+    for code in ("de", "en"):
+        (folder / f"p.en-de.{code}").write_text("a\n", encoding="utf-8")
+    with pytest.raises(DataError, match=f"p.en-de.*: source and target are both {file}: state the language of each"):
+        _paths(data, target_language=target)
+
+
+def test_varieties_of_a_language_are_a_moses_pair(folder: Path) -> None:
+    for code, text in (("en", "color\n"), ("en-GB", "colour\n")):
+        (folder / f"p.{code}").write_text(text, encoding="utf-8")
+    assert _read("en-GB=p") == {"en-GB": [("colour", "color")]}
+    assert _read("en=p", target_language="en-GB") == {"en": [("color", "colour")]}
+
+
+@pytest.mark.parametrize("path", ["d [2]/p.en-de", "d [2]/p.en-de.de,d [2]/p.en-de.en", "d [2]/{language}-en.tsv"])
+def test_folders_may_have_brackets_in_their_names(folder: Path, path: str) -> None:
+    (folder / "d [2]").mkdir()
+    for name, text in (("p.en-de.de", "ein Hund"), ("p.en-de.en", "a dog"), ("de-en.tsv", "ein Hund\ta dog")):
+        (folder / "d [2]" / name).write_text(f"{text}\n", encoding="utf-8")
+    assert _read(path) == _read(f"de={path}") == {"de": PAIRS[:1]}
 
 
 @pytest.mark.parametrize(

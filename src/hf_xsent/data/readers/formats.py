@@ -53,7 +53,9 @@ _EXAMPLES = 3
 _NOT_OF_PAIRS = re.compile("labels?$|negatives?(_[0-9]+)?$", re.IGNORECASE)  # columns of sentence-transformers' data
 # Formats without columns, and how to state the other order of source and target.
 ORDERS = dict.fromkeys(("tmx", "po", "mo"), "state the two languages in the other order")
-ORDERS["moses"] = "join the two files in the other order"
+ORDERS["moses"] = (
+    "exchange the names of the two files, or join them in the other order if their names have no language codes"
+)
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns, parse_columns
 from hf_xsent.data.readers.formats import ORDERS, by_language
 from hf_xsent.data.readers.in_memory import stored_pairs, target_language_of
-from hf_xsent.data.readers.sources import BitextSource, end_of_name, nearest_file
+from hf_xsent.data.readers.sources import BitextSource, end_of_name, is_name, nearest_file
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.settings.secrets import refuse_secrets
 
@@ -146,8 +146,7 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
         yield from (replace(template, language=code, path=name, stated=True) for code, name in _expand_languages(path))
         return
     path = path.replace("{language}", template.language)
-    has_wildcard = re.search(r"[*?\[]", path) and not exists(path)
-    if not (names := sorted(glob.glob(path, recursive=True)) if has_wildcard else [path]):
+    if not (names := [path] if is_name(path) else sorted(glob.glob(path, recursive=True))):
         raise DataError(f"no file matches {path}{nearest_file(Path(path))}")
     for name in names:
         code = template.language if template.stated else language_of_name(name, template.target_language)
@@ -159,7 +158,7 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
 def _expand_languages(path: str) -> list[tuple[str, str]]:
     """Return code and name of each file that matches a path such as ``train/{language}-en.tsv.xz`` with any code."""
     patterns = [_language_pattern(path, code) for code in (STRICT_CODE, CODE)]
-    names = sorted(glob.glob(path.replace("{language}", "*"), recursive=True))
+    names = sorted(glob.glob(path.replace("[", "[[]").replace("{language}", "*"), recursive=True))
     matches = [re.fullmatch(patterns[0], name) or re.fullmatch(patterns[1], name) for name in names]
     if not any(matches):
         joined = "; it cannot be used in two joined paths: name the language, as in de=" + path if "," in path else ""

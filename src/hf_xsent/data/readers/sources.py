@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
-from os.path import exists, isdir, isfile  # unlike Path's, do not raise for long names
+from os.path import exists, isdir, isfile, samefile  # unlike Path's, do not raise for long names
 from pathlib import Path
 
 from hf_xsent.data.languages import find_language, language_of_tag, matching_tags
@@ -98,6 +98,11 @@ class BitextSource:
         if files := _files_of_prefix(self) or _joined_files(self):
             for file in files:
                 refuse_missing(file)
+            if samefile(*files):
+                raise DataError(
+                    f"{self.path}: source and target are both {files[0]}: state the language of each, the target's as "
+                    "target_language, or join two files"
+                )
             return "moses", files
         if (is_id := is_hub_id(self.path)) and not _seems_local(self.path):
             return "datasets", []
@@ -139,9 +144,26 @@ def end_of_name(path: str) -> str:
     return re.split("[.:]", stem)[-1]
 
 
+def is_name(path: str) -> bool:
+    """Return whether a path has no wildcards, or is a file, a folder or a Moses pair with such characters."""
+    return not glob.has_magic(path) or exists(path) or all(map(exists, _joined(path))) or bool(_of_prefix(path))
+
+
+def _joined(path: str) -> list[str]:
+    return [part.strip() for part in path.split(",", 1)]
+
+
+def _of_prefix(path: str) -> dict[str, Path]:
+    """Return the files whose names are a prefix and a language code, by the code."""
+    prefix = Path(path)
+    paths = sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*"), reverse=True)  # the last of two, not compressed
+    suffixes = (strip_compression(path.name)[len(prefix.name) + 1 :] for path in paths)
+    return {suffix: path for suffix, path in zip(suffixes, paths, strict=True) if language_of_tag(suffix)}
+
+
 def _joined_files(source: BitextSource) -> list[Path]:
     """Return two files joined by a comma, the source's first; codes in their names decide which is the target's."""
-    names = [part.strip() for part in source.path.split(",", 1)]
+    names = _joined(source.path)
     if len(names) < 2:
         return []
     own, target = (
@@ -153,20 +175,21 @@ def _joined_files(source: BitextSource) -> list[Path]:
 
 
 def _files_of_prefix(source: BitextSource) -> list[Path]:
-    """Return the files of a Moses pair by their common prefix; none if one is missing."""
-    prefix = Path(source.path)
-    paths = sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*"), reverse=True)  # the last of two, not compressed
-    suffixes = (strip_compression(path.name)[len(prefix.name) + 1 :] for path in paths)
-    files = {suffix: path for suffix, path in zip(suffixes, paths, strict=True) if language_of_tag(suffix)}
-    matches = [matching_tags(files, code) for code in (source.language, source.target_language)]
-    if any(matches) and not all(matches) and source.language != "und":
-        missing = source.target_language if matches[0] else source.language
-        raise DataError(f"the Moses pair {prefix} has no file of {missing}, only {', '.join(sorted(files))}")
-    if source.language == "und":
-        matches[0] = [suffix for suffix in files if suffix not in matches[1]]
-    if not all(matches):
+    """Return the files of a Moses pair by their common prefix, ``und`` being the other language; none without two."""
+    prefix, files = Path(source.path), _of_prefix(source.path)
+    codes = source.language, source.target_language
+    found = [matching_tags(files, code) for code in codes]
+    if not any(found) and len(files) < 2:
         return []
-    for code, match in zip((source.language, source.target_language), matches, strict=True):
+    matches = [
+        [suffix for suffix in files if suffix not in other] if code == "und" else own
+        for code, own, other in zip(codes, found, reversed(found), strict=True)
+    ]
+    if not all(matches):
+        missing, setting = (codes[1], "target_language") if matches[0] else (codes[0], "the language")
+        missing, only = "another language" if missing == "und" else missing, ", ".join(sorted(files))
+        raise DataError(f"the Moses pair {prefix} has no file of {missing}, only {only}: add it, or state {setting}")
+    for code, match in zip(codes, matches, strict=True):
         if len(match) > 1:
             several = " and ".join(sorted(match))
             raise DataError(f"{prefix} has files of {several}: state one of these codes, not {code}")
