@@ -84,6 +84,23 @@ def test_a_word_that_mostly_means_something_else_is_no_opposite(text: str, langu
     assert perturb([text], language, ["opposite"]) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "language", "perturbed"),
+    [
+        ("They won't come.", "en", ["They will come."]),
+        ("They won’t come.", "en", ["They will come."]),
+        ("Why They Won't.", "en", ["Why Bob Won't."]),
+        ("Y'all go.", "en", []),
+        ("Mother’s here.", "en", ["Father’s here.", "Sister’s here.", "Brother’s here."]),
+        ("Vu l’ancien roi.", "fr", []),
+        ("Qu’aucun roi sont.", "fr", []),  # negative
+    ],
+)
+def test_a_part_of_a_word_with_an_apostrophe_is_no_word(text: str, language: str, perturbed: list[str]):
+    found = perturb([text, "We saw Bob."], language, ["name", "negation", "opposite"], per_rule=3)
+    assert {one.text for one in found if not one.line} == {*perturbed}
+
+
 @pytest.mark.parametrize("text", ["1,000", "0", "2010", "7.50", "10:30", "२०१०", "٢٠١٧"])
 def test_another_number_differs_in_value_and_has_the_same_digits_script_and_marks(text: str):
     values = {text}

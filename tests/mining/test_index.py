@@ -73,7 +73,7 @@ def test_cosines_are_those_of_the_vectors_whatever_the_index_keeps(index: str) -
 
 @pytest.mark.parametrize(
     ("index", "reason"),
-    [("IVFF", "IVFF"), ("IVF999,Flat", "999"), ("PQ4x10", "1024")],
+    [("IVFF", "IVFF"), ("IVF999,Flat", "999"), ("PQ4x10", "1024"), ("IDMap,Flat", "add does not make")],
 )
 def test_an_index_that_faiss_cannot_make_raises(index: str, reason: str) -> None:
     with pytest.raises(DataError, match=f"cannot make the index '{index}' of 600 vectors .*{reason}.*: use a factory"):

@@ -25,7 +25,8 @@ from hf_xsent.settings.yaml12 import parse_yaml
 
 _NUMBER = regex.compile(r"\p{Nd}+(?:[.,:]\p{Nd}+)*(?!\p{Nd}|(?:st|nd|rd|th)\b)")
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_CAPITALIZED_WORD = r"\p{Lu}(?:[\p{Lu}\p{Ll}\p{M}\p{Nd}]+|['’-](?=\p{Lu}))+"
+_UNFUSED = r"(?!['’]t\b)"  # other than in "won't", a word ends before 's, 'll and the like
+_CAPITALIZED_WORD = rf"\p{{Lu}}(?:[\p{{Lu}}\p{{Ll}}\p{{M}}\p{{Nd}}]++|['’-](?=\p{{Lu}}))++{_UNFUSED}"
 # Inside a sentence: at its start, any word has a capital.
 _CAPITALIZED = regex.compile(
     rf"(?<=[\w,;)–-][ ]|[\p{{Lo}}\p{{M}}（(]){_CAPITALIZED_WORD}(?: {_CAPITALIZED_WORD}){{0,3}}"
@@ -287,12 +288,15 @@ def _compiled(code: str, rules: Mapping[str, Any]) -> dict[str, Any]:
     def compiled(pattern: str) -> regex.Pattern[str]:
         return regex.compile(f"{edge[0]}(?:{pattern}){edge[1]}")
 
+    def compiled_edit(pattern: str) -> regex.Pattern[str]:
+        return compiled(rf"(?<!\w['’])(?:{pattern}){_UNFUSED}")
+
     patterns: dict[str, Any] = {kind: compiled(rules[kind]) for kind in ("negative", "joining") if kind in rules}
     if "name_after" in rules:
         patterns["name_after"] = regex.compile(rf"(?<!\w)(?:{rules['name_after']})\s$")
     for kind in ("add", "remove"):
         pairs = (line.split(" → ") for line in rules[kind].splitlines())
-        patterns[kind] = [(compiled(pattern), replacement) for pattern, replacement in pairs]
+        patterns[kind] = [(compiled_edit(pattern), replacement) for pattern, replacement in pairs]
     for kind in ("number", "name", "opposite"):
         others: dict[str, dict[str, None]] = {}
         for words in (group.strip().split("/") for group in rules.get(kind, "").split(",") if kind in rules):
@@ -301,5 +305,5 @@ def _compiled(code: str, rules: Mapping[str, Any]) -> dict[str, Any]:
                     others.setdefault(word, {}).update(dict.fromkeys(other for other in form if other != word))
         if others:
             longest_first = "|".join(regex.escape(word) for word in sorted(others, key=len, reverse=True))
-            patterns[kind] = compiled(f"{rules.get('prefix', '')}(?P<word>{longest_first})"), others
+            patterns[kind] = compiled_edit(f"{rules.get('prefix', '')}(?P<word>{longest_first})"), others
     return patterns

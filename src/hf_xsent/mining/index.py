@@ -133,14 +133,14 @@ def _build(vectors: Vectors, factory: str) -> Any:
         index = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
         if not index.is_trained:
             index.train(unit_vectors(vectors[rows]).numpy())
+        for start in _blocks(vectors, "building the index"):
+            index.add(unit_vectors(vectors[start : start + _ROWS_PER_BLOCK]).numpy())
     except RuntimeError as error:
         reason = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".")
         raise DataError(
             f"faiss cannot make the index {factory!r} of {len(vectors)} vectors ({reason}): use a factory string such "
             "as IVF1024,Flat or HNSW32, and fewer cells (IVF) or bits (PQ) for few sentences"
         ) from error
-    for start in _blocks(vectors, "building the index"):
-        index.add(unit_vectors(vectors[start : start + _ROWS_PER_BLOCK]).numpy())
     return index
 
 

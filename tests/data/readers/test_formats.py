@@ -154,10 +154,12 @@ def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
         data.to_parquet(str(tmp_path / name / "parquet" / "train.parquet"))
         data.save_to_disk(str(tmp_path / name / "saved"))
         datasets.DatasetDict(train=data).save_to_disk(str(tmp_path / name / "splits"))
-        for path in ("parquet/train.parquet", "parquet", "saved", "splits"):
+        for path in ("parquet/train.parquet", "parquet", "saved", "splits", "splits/train"):
             assert list(read_pairs(_source(tmp_path / name / path))) == PAIRS
             assert [*resolve_sources(str(tmp_path / name / path))] == ["de"]
-    with pytest.raises(DataError, match="no split 'dev', only train"):
+    with pytest.raises(
+        DataError, match=r"no split 'dev', only train: give the folder or file of one, .*data\['train'\]"
+    ):
         list(read_pairs(_source(tmp_path / "flat" / "splits", split="dev")))
 
 
@@ -377,6 +379,18 @@ BROKEN_FILES = [
     ("x.po", b'msgid "b"\nmsgstr "a"\n\nrubbish\n', r"x\.po:4: not a comment, msgid"),
     ("x.po", b'msgid "a"\nmgstr "x"\n\nmsgid "b"\nmsgstr "y"\n', r"x\.po:2: not a comment, msgid"),
     ("x.po", b'msgid "a"\n\nmsgid "b"\nmsgstr "y"\n', r"x\.po:3: not a comment, msgid"),
+    *(
+        ("x.po", b'\xef\xbb\xbfmsgid "a"\nmsgstr "x"\n\n' + text, r"x\.po:5: not a comment, msgid")
+        for text in (
+            b'msgid "b"\nmsgstr "Hallo\n',
+            b'msgid "b"\nmsgstr Hallo\n',
+            b'msgctxt ""\n"menu\n',
+            b'msgid ""\n"b\\"',
+            b'msgid "b"\nmsgstr[0] "x',
+            b'msgid "b"\nmsgstr[0]',
+            b'msgid "b"\nmsgstr "',
+        )
+    ),
     ("x.po", b'msgid "a"\nmsgstr "\xff"\n', r"x\.po: text is not in its charset .*; correct the charset in its header"),
     ("x.tmx", b"<tmx><body>\n<tu></body></tmx>", r"x\.tmx:2: not well-formed XML"),
     (

@@ -21,6 +21,7 @@ from hf_xsent.errors import DataError
 
 Message = tuple[int, tuple[str, str]]
 
+_LINE = re.compile(r'\s*(?:#.*|(?:msg[a-z_]+(?:\[\d+\])?\s*)?"(?:[^"\\]|\\.)*"\s*)?')  # a comment, a string, or blank
 _MOST_COUNTED = 200  # numbers of things, to find the most frequent plural form
 
 
@@ -33,6 +34,10 @@ def read_po(path: Path) -> Iterator[Message]:
         plain.write_bytes(file.read())
         try:
             catalog = polib.pofile(str(plain))
+            lines = plain.read_text(catalog.encoding).removeprefix("\ufeff").split("\n")
+            for number, text in enumerate(lines, start=1):
+                if not _LINE.fullmatch(text):  # polib cuts the first and last character, even if they are no quotes
+                    raise OSError(f"line {number}")
         except OSError as error:
             line = re.search(r"line (\d+)", str(error))
             place = f"{path}:{line[1]}" if line else path

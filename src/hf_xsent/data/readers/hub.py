@@ -47,7 +47,10 @@ def choose_split(place: str, splits: Any, split: str) -> Any:
     for name in names:
         if name in splits:
             return splits[name]
-    raise DataError(f"{place} has no split {split!r}, only {', '.join(map(str, splits))}: pass one of these")
+    raise DataError(
+        f"{place} has no split {split!r}, only {', '.join(map(str, splits))}: give the folder or file of one, or its "
+        f"rows in Python, such as data[{next(iter(splits), split)!r}]"
+    )
 
 
 def hub_rows(source: str, split: str | None) -> Any:
