@@ -275,6 +275,9 @@ def test_pieces_are_chosen_by_plain_text_too(
     (tmp_path / "records.jsonl").write_text('{"text": "Ein Hund."}\n')
     assert main(["trim-vocab", model, "--output", str(tmp_path / "no"), "--text", f"de={tmp_path}/records.jsonl"]) == 2
     assert "records.jsonl seems to be a table or records, not text" in capsys.readouterr().err
+    both = f"de={tmp_path}/news.de.txt,{tmp_path}/news.en.txt"
+    assert main(["trim-vocab", model, "--output", str(tmp_path / "no"), "--text", both]) == 2
+    assert "news.en.txt is a Moses pair, not a text: give it by --data" in capsys.readouterr().err
     plain = ["--text", f"{tmp_path}/news.de.txt", f"{tmp_path}/news.en.txt"]
     assert main(["trim-vocab", model, "--output", str(tmp_path / "plain"), *plain]) == 0
     assert json.loads((tmp_path / "plain" / "training.json").read_text("utf-8"))["languages"] == ["de", "en"]
