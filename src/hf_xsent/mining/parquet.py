@@ -161,12 +161,14 @@ def _check_types(file: Path, schema: Any) -> None:
     is_text = str(text.value_type if types.is_dictionary(text) else text) in _TEXT_TYPES
     number = getattr(vector, "value_type", vector)
     is_number = types.is_floating(number) or types.is_integer(number) or types.is_decimal(number)
-    for name, given, expected, is_right in (
+    for name, column_type, expected, is_right in (
         (TEXT, text, "text", is_text),
         (VECTOR, vector, "lists of numbers", is_number and number != vector),
     ):
         if not is_right:
-            raise DataError(f"{file}: the column {name!r} has values of the type {given}, not {expected}: convert it")
+            raise DataError(
+                f"{file}: the column {name!r} has values of the type {column_type}, not {expected}: convert it"
+            )
 
 
 @dataclass(frozen=True)

@@ -115,8 +115,8 @@ def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
             raise DataError(f"texts of {language!r} are {shortened(sentences)}: give a list of sentences")
     pairs_of = resolve_sources(settings.data, target_language=settings.target_language) if settings.data else {}
     files_of = resolve_sources(settings.text, target_language="und") if settings.text else {}
-    if two := [source for of_language in files_of.values() for source in of_language if len(source.files) > 1]:
-        raise DataError(f"{two[0].path} is a Moses pair, not a text: give it by --data, or the file of one language")
+    if joined := [source for sources in files_of.values() for source in sources if len(source.files) > 1]:
+        raise DataError(f"{joined[0].path} is a Moses pair, not a text: give it by --data, or the file of one language")
     known = [*dict.fromkeys((*(settings.texts or {}), *pairs_of, *files_of))]
     if not known:
         raise DataError("no text to choose the pieces by: give --data de=pairs.tsv or --text de=news.txt")

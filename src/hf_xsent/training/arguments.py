@@ -119,13 +119,14 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
 
 def _try_out(arguments: Any) -> None:
     """Build what the Trainer will build, for one weight: settings that libraries refuse end before data is read."""
-    model, given = torch.nn.utils.skip_init(torch.nn.Linear, 1, 1, bias=False), copy(arguments)
-    if given.optim_target_modules is not None:
-        given.optim_target_modules = "all-linear"  # the names are of the model to train
-    kind, options = Trainer.get_optimizer_cls_and_kwargs(given, model)
-    parts = [options.pop(name) for name in ("params", "model", "optimizer_dict") if name in options]
-    options = options if parts else {"weight_decay": arguments.weight_decay} | options
-    optimizer = kind(parts[-1] if parts else model.parameters(), **options)
+    layer, tried = torch.nn.utils.skip_init(torch.nn.Linear, 1, 1, bias=False), copy(arguments)
+    if tried.optim_target_modules is not None:
+        tried.optim_target_modules = "all-linear"  # the names are of the model to train
+    kind, options = Trainer.get_optimizer_cls_and_kwargs(tried, layer)
+    # Optimizers of target modules, and those that need the model, have their weights among the options.
+    weights = [options.pop(name) for name in ("params", "model", "optimizer_dict") if name in options]
+    options = options if weights else {"weight_decay": arguments.weight_decay} | options
+    optimizer = kind(weights[-1] if weights else layer.parameters(), **options)
     schedule, options = arguments.lr_scheduler_type, arguments.lr_scheduler_kwargs
     try:
         get_scheduler(schedule, optimizer, 1, 2, options)

@@ -71,9 +71,9 @@ def settings_as_files(
 
     ``splits`` are the names of the settings, and what is read of a DatasetDict.
     """
-    given = {name: settings[name] for name in splits if name in settings}
-    written = {name: stored_pairs(data, splits[name], cache_dir) for name, data in given.items()}
-    target = target_language_of(given, "")
+    pairs = {name: settings[name] for name in splits if name in settings}
+    written = {name: stored_pairs(data, splits[name], cache_dir) for name, data in pairs.items()}
+    target = target_language_of(pairs, "")
     return {**settings, **written, **({"target_language": target} if target else {})}
 
 
