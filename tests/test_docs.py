@@ -141,8 +141,8 @@ def prepared(
     tatoeba = [f"data/tatoeba/tatoeba.{code}-eng" for code in ("deu", "swh")]
     for side, names in enumerate(
         (
-            ["OPUS.sw-en.sw", "news.de.txt", "news.sw.txt", "news.zh.txt", "articles/fares.de.txt"],
-            ["OPUS.sw-en.en", "news.en.txt"],
+            ["pairs.sw", "news.de.txt", "news.sw.txt", "news.zh.txt", "articles/fares.de.txt"],
+            ["pairs.en", "news.en.txt"],
         )
     ):
         names += [f"{name}.{'eng' if side else name[-7:-4]}" for name in tatoeba]

@@ -168,23 +168,16 @@ def test_two_variants_of_a_language_are_ambiguous(names: tuple[str, str], tmp_pa
     for path in (table, str(tmp_path / "a.jsonl")):
         with pytest.raises(DataError, match=f"cannot choose among the columns en, {', '.join(names)}; state the two"):
             list(read_pairs(BitextSource(language, path)))
-    for name in ("en", *names):
-        (tmp_path / f"moses.{name}").write_text("a\n", "utf-8")
-    with pytest.raises(DataError, match=f"moses has files of {' and '.join(sorted(names))}: state one of these codes"):
-        list(read_pairs(BitextSource(language, str(tmp_path / "moses"))))
-    assert list(read_pairs(BitextSource(names[1], str(tmp_path / "moses")))) == [("a", "a")]
 
 
 @pytest.mark.parametrize("tag", ["zh_CN", "cmn", "zh-Hans"])
-def test_records_moses_files_and_tmx_match_languages_as_headers_do(tag: str, tmp_path: Path) -> None:
+def test_records_and_tmx_match_languages_as_headers_do(tag: str, tmp_path: Path) -> None:
     record = {"id": "1", "eng": PAIR[1], tag: PAIR[0]}
     (tmp_path / "flat.jsonl").write_text(json.dumps(record), "utf-8")
     (tmp_path / "opus.jsonl").write_text(json.dumps({"translation": record}), "utf-8")
-    for name, text in (("eng", PAIR[1]), (tag, PAIR[0]), ("ids", "1")):
-        (tmp_path / f"moses.{name}").write_text(text + "\n", "utf-8")
     segments = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in list(record.items())[1:])
     (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{segments}</tu></body></tmx>", "utf-8")
-    for name in ("flat.jsonl", "opus.jsonl", "moses", "a.tmx"):
+    for name in ("flat.jsonl", "opus.jsonl", "a.tmx"):
         assert list(read_pairs(BitextSource("zh", str(tmp_path / name)))) == [PAIR], name
 
 

@@ -8,7 +8,6 @@ import lzma
 import struct
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -117,32 +116,15 @@ def test_every_text_survives_every_format_and_compression(tmp_path: Path, kind: 
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_moses_pairs_by_prefix_and_by_comma(tmp_path: Path, suffix: str) -> None:
+def test_a_moses_pair_is_two_files_joined_by_a_comma(tmp_path: Path, suffix: str) -> None:
     for code, side in (("deu", 0), ("en", 1)):
         text = "".join(pair[side] + "\n" for pair in PAIRS).encode()
         _file(tmp_path, f"OPUS.de-en.{code}{suffix}", COMPRESS[suffix](text))
-    prefix = tmp_path / "OPUS.de-en"
-    assert list(read_pairs(_source(prefix))) == PAIRS
-    assert list(read_pairs(_source(Path(f"{prefix}.deu{suffix},{prefix}.en{suffix}")))) == PAIRS
-
-
-def test_the_other_language_of_a_moses_pair_need_not_be_stated(tmp_path: Path) -> None:
-    for code, text in (("de", "ein Hund"), ("en", "a dog")):
-        _file(tmp_path, f"OPUS.de-en.{code}", f"{text}\n".encode())
-    source = BitextSource("und", str(tmp_path / "OPUS.de-en"))
-    assert list(read_pairs(source)) == [("ein Hund", "a dog")]
-    assert list(read_pairs(replace(source, language="en", target_language="und"))) == [("a dog", "ein Hund")]
-    with pytest.raises(DataError, match="OPUS.de-en has files of de and en: state one of these codes, not und"):
-        list(read_pairs(replace(source, target_language="und")))
-    _file(tmp_path, "OPUS.de-en.fr", b"un chien\n")
-    with pytest.raises(DataError, match="OPUS.de-en has files of de and fr: state one of these codes, not und"):
-        list(read_pairs(BitextSource("und", str(tmp_path / "OPUS.de-en"))))
-
-
-def test_a_moses_file_is_read_rather_than_its_compressed_form(tmp_path: Path) -> None:
-    for name, text in (("de", "neu"), ("en", "new"), ("de.gz", "alt")):
-        _file(tmp_path, f"x.{name}", COMPRESS[".gz" * name.endswith(".gz")](f"{text}\n".encode()))
-    assert list(read_pairs(_source(tmp_path / "x"))) == [("neu", "new")]
+    files = [f"{tmp_path}/OPUS.de-en.{code}{suffix}" for code in ("deu", "en")]
+    for names in (files, files[::-1]):  # by their codes
+        assert list(read_pairs(_source(Path(",".join(names))))) == PAIRS
+    with pytest.raises(DataError, match=f"OPUS.de-en; join two files by a comma, such as {','.join(files)}"):
+        list(read_pairs(_source(tmp_path / "OPUS.de-en")))
 
 
 def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
@@ -488,7 +470,7 @@ def test_moses_files_of_unequal_length_are_named(tmp_path: Path) -> None:
     _file(tmp_path, "p.de", "a\nb\n")
     _file(tmp_path, "p.en", "a\n")
     with pytest.raises(DataError, match=r"p\.de:2: .*p\.en has only 1 lines"):
-        list(read_pairs(_source(tmp_path / "p")))
+        list(read_pairs(_source(Path(f"{tmp_path}/p.de,{tmp_path}/p.en"))))
 
 
 def test_two_tables_are_no_moses_pair(tmp_path: Path) -> None:

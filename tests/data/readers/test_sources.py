@@ -71,10 +71,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
         ("de-en.tvs", "no such file or folder: de-en.tvs; if .* Hub, write de-en.tvs@main; did you mean 'de-en.tsv'"),
         ("train/pairs", "no such file or folder: train/pairs; if .* Hub, write train/pairs@main"),
-        ("OPUS.fr-en", "the Moses pair OPUS.fr-en has no file of en, only fr"),
-        ("both.de-fr", "both.de-fr has no file of en, only de, fr: add it, or state target_language"),
-        ("sw=both.de-fr", "both.de-fr has no file of sw, only de, fr: add it, or state the language"),
-        ("fr=both.de-fr", "both.de-fr has no file of en, only de, fr"),
+        ("fr=both.de-fr", "both.de-fr; join two files by a comma, such as both.de-fr.de,both.de-fr.fr"),
         ({"de": "a,b,c"}, "no such file: a"),
         ([], "no bitext given"),
         (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
@@ -319,37 +316,20 @@ def test_a_file_with_commas_in_its_name_is_one_file(folder: Path, name: str) -> 
     assert _paths(f"{{language}}-{name}") == {"de": [f"de-{name}"]}
 
 
-def test_the_prefix_of_a_moses_pair_may_have_a_comma(folder: Path) -> None:
+def test_the_folder_of_joined_files_may_have_a_comma(folder: Path) -> None:
     (folder / "x,y").mkdir()
     for code, text in (("de", "a\n"), ("en", "b\n")):
         (folder / "x,y" / f"p.{code}").write_text(text, encoding="utf-8")
-    assert list(read_pairs(BitextSource("de", "x,y/p"))) == [("a", "b")]
+    assert _read("x,y/p.de,x,y/p.en") == {"de": [("a", "b")]}
 
 
-@pytest.mark.parametrize(
-    ("data", "target", "file"),
-    [
-        ("en=p.en-de", "en", "p.en-de.en"),
-        ("de=p.en-de", "de", "p.en-de.de"),
-        ("en-GB=p.en-de", "en-US", "p.en-de.en"),
-        ("de=p.en-de.de,./p.en-de.de", "en", "p.en-de.de"),
-    ],
-)
-def test_one_file_of_a_moses_pair_is_not_both_sides(folder: Path, data: str, target: str, file: str) -> None:
-    for code in ("de", "en"):
-        (folder / f"p.en-de.{code}").write_text("a\n", encoding="utf-8")
-    with pytest.raises(DataError, match=f"p.en-de.*: source and target are both {file}: state the language of each"):
-        _paths(data, target_language=target)
+def test_one_file_is_not_both_sides(folder: Path) -> None:
+    (folder / "p.de").write_text("a\n", encoding="utf-8")
+    with pytest.raises(DataError, match="source and target are both p.de: give two files"):
+        _paths("de=p.de,./p.de")
 
 
-def test_varieties_of_a_language_are_a_moses_pair(folder: Path) -> None:
-    for code, text in (("en", "color\n"), ("en-GB", "colour\n")):
-        (folder / f"p.{code}").write_text(text, encoding="utf-8")
-    assert _read("en-GB=p") == {"en-GB": [("colour", "color")]}
-    assert _read("en=p", target_language="en-GB") == {"en": [("color", "colour")]}
-
-
-@pytest.mark.parametrize("path", ["d [2]/p.en-de", "d [2]/p.en-de.de,d [2]/p.en-de.en", "d [2]/{language}-en.tsv"])
+@pytest.mark.parametrize("path", ["d [2]/p.en-de.de,d [2]/p.en-de.en", "d [2]/{language}-en.tsv"])
 def test_folders_may_have_brackets_in_their_names(folder: Path, path: str) -> None:
     (folder / "d [2]").mkdir()
     for name, text in (("p.en-de.de", "ein Hund"), ("p.en-de.en", "a dog"), ("de-en.tsv", "ein Hund\ta dog")):

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from os.path import exists
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns, parse_columns
 from hf_xsent.data.readers.formats import ORDERS, by_language
 from hf_xsent.data.readers.in_memory import stored_pairs, target_language_of
-from hf_xsent.data.readers.sources import BitextSource, end_of_name, is_name, nearest_file
+from hf_xsent.data.readers.sources import BitextSource, end_of_name, is_name, joined, nearest_file
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.settings.secrets import refuse_secrets
 
@@ -133,7 +132,7 @@ def language_of_name(path: str, target_language: str) -> str | None:
 
 def _ends_of_name(path: str) -> list[str]:
     """Return the ends of a name that may have its language, of two joined files both as de-en and each."""
-    ends = [end_of_name(part) for part in ([path] if exists(path) else path.split(","))]
+    ends = [end_of_name(part) for part in joined(path)]
     return ["-".join(ends), *ends] if len(ends) == 2 else ends
 
 

@@ -37,9 +37,9 @@ def default_cache_dir() -> Path:
 class BitextSource:
     """A file, pair of files, folder or data set with sentence pairs of one source language.
 
-    ``path`` is a file, a Moses pair (two files joined by a comma, or their common prefix), a folder, or a data set on
-    the Hub as ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. A column is a number from 0
-    or a name, nested ones with dots (``translation.de``).
+    ``path`` is a file, a Moses pair (two files joined by a comma), a folder, or a data set on the Hub as
+    ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. A column is a number from 0 or a name,
+    nested ones with dots (``translation.de``).
     ``stated``: the language is given, or in a name, rather than unknown. ``by_column``: the pairs are those that have
     exactly this language in their column of languages; else also its varieties, such as de-AT of de.
     """
@@ -95,15 +95,14 @@ class BitextSource:
                     "and two text files joined by a comma, such as pairs.de,pairs.en"
                 )
             return by_name, [path]
-        if files := _files_of_prefix(self) or _joined_files(self):
+        if files := _joined_files(self):
             for file in files:
                 refuse_missing(file)
             if samefile(*files):
-                raise DataError(
-                    f"{self.path}: source and target are both {files[0]}: state the language of each, the target's as "
-                    "target_language, or join two files"
-                )
+                raise DataError(f"{self.path}: source and target are both {files[0]}: give two files")
             return "moses", files
+        if len(parts := _files_of_prefix(path)) > 1:
+            raise DataError(f"no such file or folder: {path}; join two files by a comma, such as {','.join(parts[:2])}")
         if (is_id := is_hub_id(self.path)) and not _seems_local(self.path):
             return "datasets", []
         name, equals, _ = self.path.partition("=")
@@ -146,24 +145,25 @@ def end_of_name(path: str) -> str:
 
 def is_name(path: str) -> bool:
     """Return whether a path has no wildcards, or is a file, a folder or a Moses pair with such characters."""
-    return not glob.has_magic(path) or exists(path) or all(map(exists, _joined(path))) or bool(_of_prefix(path))
+    return not glob.has_magic(path) or exists(path) or all(map(exists, joined(path)))
 
 
-def _joined(path: str) -> list[str]:
-    return [part.strip() for part in path.split(",", 1)]
+def joined(path: str) -> list[str]:
+    """Return the paths of two files joined by a comma, which may be in their names, too; else the path alone."""
+    parts = path.split(",")
+    halves = [[",".join(half).strip() for half in (parts[:end], parts[end:])] for end in range(1, len(parts))]
+    return next((two for two in halves if all(map(exists, two))), [path] if exists(path) or not halves else halves[0])
 
 
-def _of_prefix(path: str) -> dict[str, Path]:
-    """Return the files whose names are a prefix and a language code, by the code."""
-    prefix = Path(path)
-    paths = sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*"), reverse=True)  # the last of two, not compressed
-    suffixes = (strip_compression(path.name)[len(prefix.name) + 1 :] for path in paths)
-    return {suffix: path for suffix, path in zip(suffixes, paths, strict=True) if language_of_tag(suffix)}
+def _files_of_prefix(prefix: Path) -> list[str]:
+    """Return the files whose names are a prefix and a language code."""
+    paths = sorted(prefix.parent.glob(glob.escape(prefix.name) + ".*"))
+    return [str(path) for path in paths if language_of_tag(strip_compression(path.name)[len(prefix.name) + 1 :])]
 
 
 def _joined_files(source: BitextSource) -> list[Path]:
     """Return two files joined by a comma, the source's first; codes in their names decide which is the target's."""
-    names = _joined(source.path)
+    names = joined(source.path)
     if len(names) < 2:
         return []
     own, target = (
@@ -172,28 +172,6 @@ def _joined_files(source: BitextSource) -> list[Path]:
     )
     is_reversed = (own[1] or target[0]) and not (own[0] or target[1])
     return [Path(name) for name in (reversed(names) if is_reversed else names)]
-
-
-def _files_of_prefix(source: BitextSource) -> list[Path]:
-    """Return the files of a Moses pair by their common prefix, ``und`` being the other language; none without two."""
-    prefix, files = Path(source.path), _of_prefix(source.path)
-    codes = source.language, source.target_language
-    found = [matching_tags(files, code) for code in codes]
-    if not any(found) and len(files) < 2:
-        return []
-    matches = [
-        [suffix for suffix in files if suffix not in other] if code == "und" else own
-        for code, own, other in zip(codes, found, reversed(found), strict=True)
-    ]
-    if not all(matches):
-        missing, setting = (codes[1], "target_language") if matches[0] else (codes[0], "the language")
-        missing, only = "another language" if missing == "und" else missing, ", ".join(sorted(files))
-        raise DataError(f"the Moses pair {prefix} has no file of {missing}, only {only}: add it, or state {setting}")
-    for code, match in zip(codes, matches, strict=True):
-        if len(match) > 1:
-            several = " and ".join(sorted(match))
-            raise DataError(f"{prefix} has files of {several}: state one of these codes, not {code}")
-    return [files[match[0]] for match in matches]
 
 
 def _files_of_folder(folder: str) -> list[Path]:
