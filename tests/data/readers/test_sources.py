@@ -73,6 +73,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ("train/pairs", "no such file or folder: train/pairs; if .* Hub, write train/pairs@main"),
         ("fr=both.de-fr", "both.de-fr; join two files by a comma, such as both.de-fr.de,both.de-fr.fr"),
         ({"de": "a,b,c"}, "no such file: a"),
+        (["de=de-en.tsv,", "fr-en.tsv"], "de-en.tsv,: two files are joined by a comma without spaces"),
         ([], "no bitext given"),
         (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
         (["README.tsv", "und=more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
@@ -321,6 +322,13 @@ def test_the_folder_of_joined_files_may_have_a_comma(folder: Path) -> None:
     for code, text in (("de", "a\n"), ("en", "b\n")):
         (folder / "x,y" / f"p.{code}").write_text(text, encoding="utf-8")
     assert _read("x,y/p.de,x,y/p.en") == {"de": [("a", "b")]}
+
+
+def test_each_of_two_joined_files_may_be_in_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    for code, text in (("de", "a\n"), ("en", "b\n")):
+        (folder / f"p.{code}").write_text(text, encoding="utf-8")
+    assert _read("de=~/p.de,~/p.en") == {"de": [("a", "b")]}
 
 
 def test_one_file_is_not_both_sides(folder: Path) -> None:

@@ -140,7 +140,7 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
     """Yield the sources of one path; expand ``~``, wildcards and ``{language}`` (any code without a language)."""
     if not path:
         raise DataError(f"the path of the {template.language} pairs is empty: give a file, such as de=pairs.tsv")
-    path = str(Path(path).expanduser()) if path.startswith("~") else path
+    path = ",".join(str(Path(part).expanduser()) if part.startswith("~") else part for part in path.split(","))
     if "{language}" in path and template.language == "und":
         yield from (replace(template, language=code, path=name, stated=True) for code, name in _expand_languages(path))
         return

@@ -166,6 +166,8 @@ def _joined_files(source: BitextSource) -> list[Path]:
     names = joined(source.path)
     if len(names) < 2:
         return []
+    if not all(names):
+        raise DataError(f"{source.path}: two files are joined by a comma without spaces, such as pairs.de,pairs.en")
     own, target = (
         [bool(matching_tags([end_of_name(name)], code)) for name in names]
         for code in (source.language, source.target_language)
