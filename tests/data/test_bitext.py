@@ -151,6 +151,19 @@ def test_an_unknown_cap_is_refused(tmp_path: Path) -> None:
         load_bitext({"de": str(_write(tmp_path / "de.tsv", _sentences("de", 9)))}, max_pairs_choice="last")
 
 
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ({"de": [("a", "b")]}, {"target_language": None}, "target_language takes text, not None"),
+        ({"de": [("a", "b")]}, {"max_pairs": 2.5}, "max_pairs takes a whole number, not 2.5"),
+        ({3: [("a", "b")]}, {}, "unknown language code '3'"),
+    ],
+)
+def test_arguments_of_other_types_are_named(data: Any, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises((DataError, RecipeError), match=message):
+        load_bitext(data, cache_dir=tmp_path, **options)
+
+
 def test_rules_may_be_a_mapping_of_those_that_change(tmp_path: Path) -> None:
     pairs = [*_sentences("de", 12), *_sentences("de", 1), ("gleich", "gleich")]
     options: Any = {"data": {"de": pairs}, "cache_dir": tmp_path}

@@ -105,7 +105,7 @@ def test_only_changes_of_paragraph_numbers_matter(model: Any, numbers: list[int]
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("Bonjour.", "the target document is a string: pass the list of its sentences"),
+        ("Bonjour.", "the target document is 'Bonjour.': pass the list of its sentences"),
         ([], "the target document is empty"),
     ],
 )

@@ -26,6 +26,7 @@ from hf_xsent.data.readers.sources import BitextSource, default_cache_dir
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, file_digest
 from hf_xsent.logs import Progress
+from hf_xsent.settings.convert import converting
 from hf_xsent.settings.read import read_settings
 
 __all__ = ["Bitext", "BitextSource", "load_bitext", "read_pairs", "resolve_sources"]
@@ -38,6 +39,7 @@ NOT_STATED = "not stated"  # the name of pairs without origin and licence in the
 _ROWS_AT_ONCE = 1 << 20
 
 
+@converting
 def load_bitext(
     data: Any,
     *,
@@ -87,8 +89,8 @@ def load_bitext(
     ):
         if value not in choices:
             raise DataError(f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}")
-    if max_pairs is not None and not (isinstance(max_pairs, int | np.integer) and max_pairs >= 1):
-        raise DataError(f"max_pairs must be a whole number of at least 1, not {max_pairs!r}")
+    if max_pairs is not None and max_pairs < 1:
+        raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
     root = Path(cache_dir or default_cache_dir())
     sources = resolve_sources(data, target_language=target_language, columns=columns, split=split, cache_dir=root)
     for source in sources.get("und", []):
@@ -269,6 +271,7 @@ class Bitext:
         for columns, _ in Progress(self._batches, desc=f"reading the {side} side", unit=" batches", delay=2):
             yield from columns[side].to_pylist()
 
+    @converting
     def train_dev_split(self, dev_pairs: int, seed: int = 0, share: float | None = None) -> tuple[Bitext, Bitext]:
         """Hold out ``dev_pairs`` pairs of each language; no training pair of any language shares a sentence with them.
 

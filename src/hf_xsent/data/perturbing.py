@@ -21,6 +21,7 @@ from hf_xsent.data.cleaning.repeats import normalise
 from hf_xsent.data.languages import find_language
 from hf_xsent.data.words.splitting import split_words
 from hf_xsent.errors import DataError, did_you_mean
+from hf_xsent.settings.convert import converting
 from hf_xsent.settings.yaml12 import parse_yaml
 
 _NUMBER = regex.compile(r"\p{Nd}+(?:[.,:]\p{Nd}+)*(?!\p{Nd}|(?:st|nd|rd|th)\b)")
@@ -62,6 +63,7 @@ class Perturbation:
     text: str
 
 
+@converting
 def perturb(
     sentences: Iterable[str],
     language: str,

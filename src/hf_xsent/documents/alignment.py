@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from hf_xsent.documents.anchors import Anchors, find_anchors
 from hf_xsent.documents.beads import Scale, Weights
 from hf_xsent.documents.search import doubtful_spans, pair_moved, search
 from hf_xsent.documents.spans import EncodedDocument
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, shortened
 from hf_xsent.models.encoder import Encoder
 from hf_xsent.models.text_encoder import SupportsEncode, check_finite
 
@@ -41,8 +42,8 @@ class AlignedSpans:
 
 
 def align_documents(
-    source_sentences: Sequence[str],
-    target_sentences: Sequence[str],
+    source_sentences: Iterable[str],
+    target_sentences: Iterable[str],
     model: SupportsEncode | str | PathLike[str],
 ) -> list[AlignedSpans]:
     """Align two lists of sentences, up to four of one side with up to four of the other, in order.
@@ -57,15 +58,18 @@ def align_documents(
         print(spans.source, spans.target, spans.score)
     ```
     """
-    for name, sentences in (("source", source_sentences), ("target", target_sentences)):
-        if isinstance(sentences, str):
-            raise DataError(f"the {name} document is a string: pass the list of its sentences")
-        if not len(sentences):
-            raise DataError(f"the {name} document is empty: a document to align needs at least one sentence")
+    texts = _sentences("source", source_sentences), _sentences("target", target_sentences)
     encoder = Encoder(model, least_max_length=MAX_LENGTH)
-    source = EncodedDocument.from_sentences(source_sentences, encoder.encode(list(source_sentences)))
-    target = EncodedDocument.from_sentences(target_sentences, encoder.encode(list(target_sentences)))
-    return align_sides(source, target, encoder.encode, (source_sentences, target_sentences))
+    source, target = (EncodedDocument.from_sentences(side, encoder.encode(side)) for side in texts)
+    return align_sides(source, target, encoder.encode, texts)
+
+
+def _sentences(name: str, document: Any) -> list[str]:
+    if isinstance(document, str) or not isinstance(document, Iterable):
+        raise DataError(f"the {name} document is {shortened(document)}: pass the list of its sentences")
+    if not (sentences := list(document)):
+        raise DataError(f"the {name} document is empty: a document to align needs at least one sentence")
+    return sentences
 
 
 def align_sides(

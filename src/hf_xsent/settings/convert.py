@@ -6,15 +6,20 @@ several lines.
 
 from __future__ import annotations
 
+import inspect
 import os
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Union, get_args, get_origin
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.settings.yaml12 import parse_yaml
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+_PLAIN = {int, float, str, type(None)}
 _UNFIT = object()  # the value is of none of these types
 
 
@@ -35,6 +40,28 @@ def convert(where: str, value: Any, hint: Any) -> Any:
     if converted is _UNFIT:
         raise RecipeError(f"{where} takes {describe_type(hint)}, not {_unfit(value, kinds)}")
     return converted
+
+
+def converting(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Convert the arguments of a function that are numbers or text to their types, as those of a command are.
+
+    >>> @converting
+    ... def repeat(text: str, times: int = 2) -> str:
+    ...     return text * times
+    >>> repeat("ha"), repeat("ha", times=2.5)
+    Traceback (most recent call last):
+    hf_xsent.errors.RecipeError: times takes a whole number, not 2.5
+    """
+
+    @wraps(function)
+    def call(*values: Arguments.args, **named: Arguments.kwargs) -> Result:
+        bound, hints = inspect.signature(function).bind(*values, **named), get_type_hints(function)
+        for name in bound.arguments.keys() & hints.keys():
+            if _PLAIN.issuperset(members(hints[name])):
+                bound.arguments[name] = convert(name, bound.arguments[name], hints[name])
+        return function(*bound.args, **bound.kwargs)
+
+    return call
 
 
 def convert_words(name: str, words: Sequence[str], hint: Any) -> Any:

@@ -90,7 +90,7 @@ def _refuse_mixtures(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
 
 def _sources(data: Any, template: BitextSource) -> Iterator[BitextSource]:
     """Yield each source of paths."""
-    named = data.items() if isinstance(data, Mapping) else [(None, data)]
+    named = [(str(name), items) for name, items in data.items()] if isinstance(data, Mapping) else [(None, data)]
     for key, item in ((name, item) for name, items in named for item in _items(items, name)):
         refuse_secrets({"data": item.path if isinstance(item, BitextSource) else fspath(item)})
         if isinstance(item, BitextSource):
