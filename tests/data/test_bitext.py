@@ -276,9 +276,8 @@ def test_nothing_is_written_before_all_files_exist(tmp_path: Path) -> None:
         load_bitext({"de": path, "fr": tmp_path / "missing.tsv"}, cache_dir=tmp_path / "cache")
     with pytest.raises(OutputError, match=r"de.tsv is a file, not a folder: choose another output, work or cache"):
         load_bitext({"de": path}, cache_dir=path)
-    for count in (0, 1e5):
-        with pytest.raises(DataError, match=f"max_pairs must be a whole number of at least 1, not {count}"):
-            load_bitext({"de": path}, cache_dir=tmp_path / "cache", max_pairs=count)
+    with pytest.raises(DataError, match="max_pairs must be at least 1, not 0"):
+        load_bitext({"de": path}, cache_dir=tmp_path / "cache", max_pairs=0)
     assert not (tmp_path / "cache").exists()
 
 

@@ -224,7 +224,7 @@ def test_the_attention_asked_for_reaches_the_encoder(
         ({"pooling": "sum"}, "pooling 'sum' is unknown: use cls, mean, max"),
         ({"poolin": "cls"}, r"DapConfig has no setting 'poolin'; did you mean 'pooling'\?"),
         ({"dropout": 1.0}, "dropout 1.0 is not at least 0 and below 1"),
-        ({"max_length": 257}, "max_length 257 does not fit: this encoder takes 2 to 256 tokens"),
+        ({"max_length": 257}, "max_length 257 does not fit: this encoder takes 3 to 256 tokens"),
         ({"encoder_config": None}, "DapConfig has no setting 'encoder_config'"),
     ],
 )

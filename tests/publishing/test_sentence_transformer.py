@@ -381,7 +381,7 @@ def test_an_export_may_read_more_than_training_did(
     expected = SentenceEmbedder(model, tokenizer, 24).encode([text])
     np.testing.assert_allclose(opened.encode([text]), expected, atol=1e-5)
     assert "truncated to 24 tokens" in (folder / "README.md").read_text("utf-8")
-    with pytest.raises(ModelError, match="max_length 9999 does not fit: this encoder takes 2 to"):
+    with pytest.raises(ModelError, match="max_length 9999 does not fit: this encoder takes 3 to"):
         export_sentence_transformer(given, tmp_path / "longer", tokenizer, max_length=9999)
     (tmp_path / "de.txt").write_text("Ein Hund.\n", encoding="utf-8")
     with pytest.raises(DataError, match="needs texts of two languages"):  # and leaves the model as it was

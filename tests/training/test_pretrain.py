@@ -147,7 +147,7 @@ def test_a_mistake_does_not_cost_the_run_that_was_there(run: Run) -> None:
         ({"data": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"dev": ["de={folder}/nowhere.tsv"]}, DataError, "nowhere.tsv"),
         ({"columns": ["0"]}, RecipeError, "columns takes two different names or numbers"),
-        ({"max_length": 257}, RecipeError, "max_length 257 does not fit: this encoder takes 2 to 256 tokens"),
+        ({"max_length": 257}, RecipeError, "max_length 257 does not fit: this encoder takes 3 to 256 tokens"),
         ({"pooling": "last"}, RecipeError, "pooling 'last' is unknown: use cls, mean, max"),
         (
             {"objectives": {"matryoshka": {"dims": [16, 64]}}},

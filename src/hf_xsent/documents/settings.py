@@ -52,7 +52,7 @@ class AlignDocumentsSettings(EncodingSettings, WorkSettings):
     max_length: int | None = setting(
         None,
         "Truncate sentences to N tokens. (default: 256, or the model's if longer; an opened model's own)",
-        at_least=2,
+        at_least=3,
     )
 
     def __post_init__(self) -> None:

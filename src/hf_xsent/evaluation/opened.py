@@ -172,8 +172,8 @@ def _reading(models: Iterable[Any], max_length: int | None) -> Iterator[None]:
             if name is None:
                 kind = type(model).__name__
                 raise ModelError(f"{kind} has no limit of tokens, which max_length could change: drop max_length")
-            if not 2 <= max_length <= (longest := _longest_input(model) or max_length):
-                raise ModelError(f"max_length {max_length} does not fit: this encoder takes 2 to {longest} tokens")
+            if not 3 <= max_length <= (longest := _longest_input(model) or max_length):
+                raise ModelError(f"max_length {max_length} does not fit: this encoder takes 3 to {longest} tokens")
             before.append((model, name, getattr(model, name)))
             setattr(model, name, max_length)
         yield

@@ -88,7 +88,7 @@ class SentenceEncoderConfig(EncoderSettings, PreTrainedConfig):
             longest = family(self.encoder_config).max_length(self.encoder_config)
             if self.max_length > longest:
                 raise RecipeError(
-                    f"max_length {self.max_length} does not fit: this encoder takes 2 to {longest} tokens per sentence"
+                    f"max_length {self.max_length} does not fit: this encoder takes 3 to {longest} tokens per sentence"
                 )
 
     @property

@@ -127,8 +127,8 @@ class TextEncoder(SentenceTransformerMethods):
         prompt: str | None = None,
     ) -> None:
         self.longest_input: int = family(model.config.encoder_config).max_length(model.config.encoder_config)
-        if max_length is not None and not 2 <= max_length <= self.longest_input:
-            takes = f"this encoder takes 2 to {self.longest_input} tokens"
+        if max_length is not None and not 3 <= max_length <= self.longest_input:
+            takes = f"this encoder takes 3 to {self.longest_input} tokens"
             raise ModelError(f"max_length {max_length} does not fit: {takes}")
         width: int = model.config.encoder_config.hidden_size
         if dim is not None and not 1 <= dim <= width:

@@ -51,7 +51,7 @@ class ExportSettings(ExportFolderSettings):
         at_least=1,
     )
     max_length: int | None = setting(
-        None, "Let the export read up to N tokens of a text. (default: as many as the model)", at_least=2
+        None, "Let the export read up to N tokens of a text. (default: as many as the model)", at_least=3
     )
     remove_language: list[str] | None = setting(
         None,

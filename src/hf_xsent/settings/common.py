@@ -17,7 +17,7 @@ class EncodingSettings:
         None, "Encode with this model: a folder or a Hub id; in Python also any object with encode.", required=True
     )
     pooling: str | None = setting(None, "Pool by cls, mean or max. (default: the model's; mean for a plain encoder)")
-    max_length: int | None = setting(None, "Truncate sentences to N tokens. (default: the model's)", at_least=2)
+    max_length: int | None = setting(None, "Truncate sentences to N tokens. (default: the model's)", at_least=3)
     precision: str = setting(
         "float32",
         "Encode in this precision; auto: bfloat16 if that is faster on this device, which is measured.",

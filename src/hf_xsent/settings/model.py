@@ -29,7 +29,7 @@ class EncoderSettings:
         "for dual pivot)",
     )
     max_length: int = setting(
-        128, "Truncate sentences to this many tokens: 32 trains fastest, 128 truncates few sentences.", at_least=2
+        128, "Truncate sentences to this many tokens: 32 trains fastest, 128 truncates few sentences.", at_least=3
     )
     prompts: dict[str, str] | None = setting(
         None,
