@@ -92,7 +92,7 @@ class BitextSource:
             if (by_name := format_of_name(path.name)) is None:
                 raise DataError(
                     f"{path}: unknown format {path.suffix!r}; formats are {' '.join(_SUFFIX_FORMATS)}, "
-                    "and two text files joined by a comma, such as pairs.de,pairs.en"
+                    'and two text files joined by a comma, such as "pairs.de,pairs.en"'
                 )
             return by_name, [path]
         if files := _joined_files(self):
