@@ -116,8 +116,6 @@ def _items(data: Any, key: str | None) -> Iterable[Any]:
         return [data]
     if not isinstance(data, Iterable) or (key is not None and isinstance(data, Mapping)):
         raise DataError(f"bitext is a path, language=path, or pairs in memory, not {shortened(data)}")
-    if key is not None and isinstance(data, Sequence) and not data:
-        raise DataError(f"{key} has no pairs: give at least one, or drop {key}")
     return data
 
 
