@@ -504,6 +504,7 @@ def test_notes_and_failing_texts_are_those_of_a_single_view(encoder_folders: dic
     one, several = (evaluate(model, pairs={"de": pairs}, layers=layers) for layers in ([0], [0, 1]))
     assert any("for which not the right one was found first" in note for note in one.notes)
     assert several.notes == []
+    assert evaluate(model, pairs={"de": pairs}, layers=[]).reports == evaluate(model, pairs={"de": pairs}).reports
 
 
 def test_own_pairs_join_loaded_tasks(embedder: SentenceEmbedder, tasks: list[EvaluationTask], tmp_path: Path) -> None:

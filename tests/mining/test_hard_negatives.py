@@ -110,6 +110,14 @@ def test_pairs_in_memory_are_mined_and_the_counts_are_those_of_the_file(tmp_path
     assert _records(tmp_path, "de")[0]["target_negatives"] == []  # the earlier ones are replaced
 
 
+def test_negatives_of_other_calls_in_the_folder_are_named(
+    data: dict[str, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _mine({"sw": data["de"]}, tmp_path)
+    _mine(data, tmp_path)
+    assert "also has sw.jsonl of other calls" in caplog.text
+
+
 def test_a_lower_share_drops_more(data: dict[str, Path], tmp_path: Path) -> None:
     counts = [_mine(data, tmp_path, max_share=share, negatives=32)["de"].target_negatives for share in (0.95, 0.2)]
     assert counts[0] > counts[1]

@@ -270,6 +270,7 @@ def test_pieces_are_chosen_by_plain_text_too(
     for side, name in enumerate(("news.de", "news.en")):
         (tmp_path / f"{name}.txt").write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8")
     model = str(encoder_folders["bert"])
+    bitext = ["--data", f"de={tmp_path}/pairs.tsv", "--cache_dir", str(tmp_path / "cache")]
     assert main(["trim-vocab", model, "--output", str(tmp_path / "nothing")]) == 2
     assert "give --data de=pairs.tsv or --text" in capsys.readouterr().err
     (tmp_path / "records.jsonl").write_text('{"text": "Ein Hund."}\n')
@@ -277,11 +278,12 @@ def test_pieces_are_chosen_by_plain_text_too(
     assert "records.jsonl seems to be a table or records, not text" in capsys.readouterr().err
     both = f"de={tmp_path}/news.de.txt,{tmp_path}/news.en.txt"
     assert main(["trim-vocab", model, "--output", str(tmp_path / "no"), "--text", both]) == 2
-    assert "news.en.txt is a Moses pair, not a text: give it by --data" in capsys.readouterr().err
+    assert "news.en.txt is no text file: give a file of one sentence per line" in capsys.readouterr().err
+    assert main(["trim-vocab", model, "--output", str(tmp_path / "no"), "--text", "de=org/corpus", *bitext]) == 2
+    assert "org/corpus is no text file" in capsys.readouterr().err
     plain = ["--text", f"{tmp_path}/news.de.txt", f"{tmp_path}/news.en.txt"]
     assert main(["trim-vocab", model, "--output", str(tmp_path / "plain"), *plain]) == 0
     assert json.loads((tmp_path / "plain" / "training.json").read_text("utf-8"))["languages"] == ["de", "en"]
-    bitext = ["--data", f"de={tmp_path}/pairs.tsv", "--cache_dir", str(tmp_path / "cache")]
     assert main(["trim-vocab", model, "--output", str(tmp_path / "pairs"), *bitext]) == 0
     vocabularies = [set(AutoTokenizer.from_pretrained(tmp_path / one).get_vocab()) for one in ("plain", "pairs")]
     assert vocabularies[0] >= vocabularies[1]  # bitext is cleaned

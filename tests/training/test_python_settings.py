@@ -114,9 +114,10 @@ def test_a_mapping_of_rules_adds_to_those_of_the_recipe_and_a_list_replaces_them
     added = pretrain.read({"rules": {"exclude": "gold.tsv"}}, recipe=recipe).data.rules
     assert added == ["max_characters=300", "exclude=gold.tsv"]
     assert pretrain.read({"rules": ["exclude=gold.tsv"]}, recipe=recipe).data.rules == ["exclude=gold.tsv"]
-    recipe.write_text(yaml.safe_dump(BASE | {"rules": ["max_characters=300"]}), "utf-8")  # as runs write it
-    assert pretrain.read({"rules": {"exclude": "gold.tsv"}}, recipe=recipe).data.rules == added
-    assert pretrain.read({}, {"rules.exclude": ["gold.tsv"]}, recipe=recipe).data.rules == added
+    for rules in (["max_characters=300"], "max_characters=300", "{max_characters: 300}"):  # a list as runs write it
+        recipe.write_text(yaml.safe_dump(BASE | {"rules": rules}), "utf-8")
+        assert pretrain.read({"rules": {"exclude": "gold.tsv"}}, recipe=recipe).data.rules == added
+        assert pretrain.read({}, {"rules.exclude": ["gold.tsv"]}, recipe=recipe).data.rules == added
     with pytest.raises(RecipeError, match="^rules: exclude takes text"):
         pretrain.read({"rules": {"exclude": {"de": {"file": "gold.tsv"}}}}, recipe=recipe)
     with pytest.raises(RecipeError, match="^rules: unknown key 'exlude'; did you mean 'exclude'"):

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
 from hf_xsent.data.words.splitting import Words, split_words
 from hf_xsent.errors import DataError, MissingExtraError, ModelError, RecipeError
+from hf_xsent.settings.read import read_settings
 from hf_xsent.words.aligners import open_aligner
 from hf_xsent.words.embedding import EmbeddingAligner
 from hf_xsent.words.posteriors import link_posteriors
@@ -301,3 +302,8 @@ def test_a_model_that_answers_no_questions_raises(encoder_folders: dict[str, Pat
 def test_settings_that_the_aligner_does_not_have_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         open_aligner(AlignerSettings(**settings))
+
+
+def test_an_unknown_aligner_is_named_before_its_settings() -> None:
+    with pytest.raises(RecipeError, match="aligner 'eflomal' is unknown: use embedding, statistical, span"):
+        read_settings(AlignerSettings, {"aligner": "eflomal", "model": "x"})

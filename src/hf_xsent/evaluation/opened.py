@@ -68,18 +68,18 @@ def open_models(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> 
 
 def _by_name(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Generator[OpenedModel]:
     """Open models by folder or Hub id."""
-    layers = None if settings.layers is None else parse_layers(settings.layers)
+    layers: list[int | None] = [*parse_layers(settings.layers or ())]
     poolings = [name for names in settings.pooling or () for name in names.split(",")]
     by_name = settings.model if isinstance(settings.model, Mapping) else {}
     models = [os.path.expanduser(model) for model in by_name.values() or settings.model]
     if len({*map(os.path.realpath, models)}) < len(models):
         raise RecipeError(f"evaluate compares different models, but one is given twice: {', '.join(models)}")
     names = dict(zip(models, map(str, by_name), strict=True)) if by_name else short_names(models)
-    choices = {"pooling": poolings, "layers": layers, "dims": settings.dims}
+    choices: dict[str, Sequence[Any]] = {"pooling": poolings, "layers": layers, "dims": settings.dims or ()}
     asked = [name for name, values in choices.items() if values]
     if asked and (without := [task.name for task in tasks if not task.has_views]):
         raise RecipeError(f"{without[0]} chooses the layer itself: drop {asked[0]}, or measure it separately")
-    varied = [name for name in asked if len(choices[name] or ()) > 1]
+    varied = [name for name in asked if len(choices[name]) > 1]
     if varied and (len(names) > 1 or settings.page is not None):
         raise RecipeError(f"--{varied[0]} takes one value if models are compared, or with --page")
     for model in names:
@@ -93,7 +93,7 @@ def _by_name(settings: EvaluateSettings, tasks: Sequence[EvaluationTask]) -> Gen
             views = [
                 View(layer, pooling)
                 for pooling in poolings or [embedder.view.pooling]
-                for layer in ([embedder.view.layer] if layers is None else layers)
+                for layer in (layers or [embedder.view.layer])
             ]
             texts = (text for task in tasks for text in task.inputs())
             described, dims = describe(embedder, model), settings.dims or [embedder.width]

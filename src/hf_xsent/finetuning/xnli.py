@@ -27,7 +27,7 @@ def finetune_xnli(settings: FineTuningArguments, tokenizer: PreTrainedTokenizerB
     _, dev = load_records(settings.dev, partial(load_inference, split="validation"))
     tests = {}
     if settings.xnli is not None:
-        tests["xnli"] = limit(settings.max_test, load_xnli(settings.xnli, settings.languages))
+        tests["xnli"] = limit(settings.max_test, load_xnli(settings.xnli, settings.languages or None))
     return run(
         PairClassification(tokenizer, settings.max_length),
         AutoModelForSequenceClassification,

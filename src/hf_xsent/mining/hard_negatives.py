@@ -86,6 +86,8 @@ def mine_negatives(settings: MineNegativesSettings) -> MinedNegatives | None:
     work, output = settings.work_folder, Path(settings.output)
     for language in sources:
         check_writable(output / f"{language}.jsonl", inputs)
+    if others := sorted(path.name for path in output.glob("*.jsonl") if path.stem not in sources):
+        logger.warning("%s also has %s of other calls", output, ", ".join(others))
     fill, encoder = engine(settings), open_encoder(settings)
     bitext = store_pairs(sources, work / "pairs")
     mined = MinedNegatives()

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from os.path import commonprefix
+from os.path import commonprefix, isfile
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +115,8 @@ def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
             raise DataError(f"texts of {language!r} are {shortened(sentences)}: give a list of sentences")
     pairs_of = resolve_sources(settings.data, target_language=settings.target_language) if settings.data else {}
     files_of = resolve_sources(settings.text, target_language="und") if settings.text else {}
-    if joined := [source for sources in files_of.values() for source in sources if len(source.files) > 1]:
-        raise DataError(f"{joined[0].path} is a Moses pair, not a text: give it by --data, or the file of one language")
+    if others := [source for sources in files_of.values() for source in sources if not isfile(source.path)]:
+        raise DataError(f"{others[0].path} is no text file: give a file of one sentence per line, and pairs by --data")
     known = [*dict.fromkeys((*(settings.texts or {}), *pairs_of, *files_of))]
     if not known:
         raise DataError("no text to choose the pieces by: give --data de=pairs.tsv or --text de=news.txt")

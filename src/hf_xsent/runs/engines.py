@@ -107,8 +107,10 @@ class RayEngine:
         if not ray.is_initialized():
             try:
                 ray.init(address=self.address, log_to_driver=False)
-            except ConnectionError as error:
-                raise OutputError(f"no Ray cluster at {self.address}: start one with ray start --head") from error
+            except (ConnectionError, ValueError) as error:
+                raise OutputError(
+                    f"no Ray cluster at {self.address}: start one with ray start --head, and give HOST:PORT"
+                ) from error
         return ray
 
 

@@ -170,12 +170,20 @@ def _shown(value: Any) -> str:
 
 def check_settings(settings: Any, where: str = "") -> None:
     """Raise an error for the first setting that is missing or has an invalid value."""
+    values = {declared.name: getattr(settings, declared.name) for declared in fields(settings)}
     for declared in fields(settings):
-        value = getattr(settings, declared.name)
+        value = values[declared.name]
         empty = value is None or (isinstance(value, str | list | dict) and not value)
         if empty and declared.metadata.get("required"):
             way = declared.name.upper() if declared.metadata["positional"] else f"--{declared.name}"
             raise RecipeError(f"{where}{declared.name} is missing: give {way}")
+    check_values(fields(settings), values, where)
+
+
+def check_values(declared_fields: Iterable[Field[Any]], values: Mapping[str, Any], where: str = "") -> None:
+    """Raise an error for the first of these values that its field does not allow."""
+    for declared in declared_fields:
+        value = values.get(declared.name)
         for element in value if isinstance(value, list | tuple) else [value]:
             if problem := _problem(declared, element):
                 raise RecipeError(f"{where}{declared.name} {element!r} {problem}")

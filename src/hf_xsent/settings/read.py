@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.settings.convert import convert, convert_words, mapping_of, members, parse_text, plain, takes_list
-from hf_xsent.settings.declare import Names, check_settings, positional_names, settings_of, types_of
+from hf_xsent.settings.declare import Names, check_settings, check_values, positional_names, settings_of, types_of
 from hf_xsent.settings.hints import suggestion
 from hf_xsent.settings.recipes import is_recipe, recipe_names
 from hf_xsent.settings.secrets import refuse_secret_arguments, refuse_secrets
@@ -41,6 +41,7 @@ def read_settings(
 def build_settings(kind: type[Settings], values: Mapping[str, Any]) -> Settings:
     """Build a settings object from converted values, ignoring those of other classes, and check their ranges."""
     own = {name: values[name] for name in settings_of(kind) if name in values}
+    check_values(settings_of(kind).values(), own)  # those that depend on each other are checked when it is built
     try:
         settings = kind(**own)
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:  # of transformers and torch

@@ -119,6 +119,8 @@ def join_layers(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     for layer in layers:
         before, rules = values.get("rules"), layer.get("rules")
         values |= layer
+        if isinstance(rules, str):
+            rules = values["rules"] = mapping_of([rules]) or [rules]
         if isinstance(rules, list | tuple) and all(isinstance(rule, str) for rule in rules):
             values["rules"] = rules_by_name(rules)
         elif isinstance(before, Mapping) and isinstance(rules, Mapping):
