@@ -137,8 +137,8 @@ def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
         data.save_to_disk(str(tmp_path / name / "saved"))
         datasets.DatasetDict(train=data).save_to_disk(str(tmp_path / name / "splits"))
         for path in ("parquet/train.parquet", "parquet", "saved", "splits", "splits/train"):
-            assert list(read_pairs(_source(tmp_path / name / path))) == PAIRS
-            assert [*resolve_sources(str(tmp_path / name / path))] == ["de"]
+            (((code, (source,)),)) = resolve_sources(str(tmp_path / name / path)).items()
+            assert code == "de" and list(read_pairs(source)) == PAIRS
     with pytest.raises(
         DataError, match=r"no split 'dev', only train: give the folder or file of one, .*data\['train'\]"
     ):
