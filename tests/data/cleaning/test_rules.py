@@ -18,6 +18,7 @@ OFF = CleaningRules(
     min_characters=None, max_characters=None, max_length_ratio=None, identical=False, min_source_script_share=None,
     min_target_script_share=None, copied_share=None, repeated=False,
 )  # fmt: skip
+LONG = "Please wait a moment while the file that you chose is opened, which may take some time."
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,9 @@ OFF = CleaningRules(
         ("ja", "今日は寒いです。", "今日は寒い", "min_target_script_share"),
         ("hi", "12 %", "12 percent", None),
         ("und", "Добар дан", "Good day", None),
+        ("und", "请稍候，正在打开文件。", LONG, None),
+        ("und", "它。", LONG, "max_length_ratio"),
+        ("und", "Nein (不), Hund.", LONG, "max_length_ratio"),
         ("de", "please select the file before opening", "please select the file before closing", "copied_share"),
         ("de", "Tom, Mary and John Smith", "Tom, Mary or John Smith", None),
         ("sv", "Tom och Mary bor i Boston", "Tom and Mary live in Boston", None),

@@ -142,8 +142,8 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
         raise DataError(f"the path of the {template.language} pairs is empty: give a file, such as de=pairs.tsv")
     path = ",".join(str(Path(part).expanduser()) if part.startswith("~") else part for part in path.split(","))
     if "{language}" in path and template.language == "und":
-        for code, name in _expand_languages(path):
-            stated = replace(template, language=code, stated=True)
+        for language, name in _expand_languages(path):
+            stated = replace(template, language=language, stated=True)
             yield from (replace(stated, path=file) for file in expand_folder(name, template.split))
         return
     path = path.replace("{language}", template.language)
