@@ -159,11 +159,12 @@ def test_pairs_in_memory_and_data_sets_on_disk_are_excluded_and_hidden_files_are
     gold.save_to_disk(str(tmp_path / "gold"))
     (tmp_path / "gold" / ".git").mkdir()
     (tmp_path / "gold" / ".git" / "objects").write_bytes(b"\0\xff")
-    pairs = [("Der Hund schläft.", "The dog."), ("Es ist kalt.", "It is cold.")]
+    pairs = [("Der Hund schläft.", "The dog."), ("Es ist kalt.", "It is cold."), ("Wert", "Value")]
     folder = tmp_path / "gold"
-    for exclude in (gold, [("Der Hund schläft.", "The dog sleeps.")], str(folder), {"de": folder}, {"de": (folder,)}):
+    test = [("Der Hund schläft.", "The dog sleeps.")]
+    for exclude in (gold, test, str(folder), f"{folder}/*", {"de": folder}, {"de": (folder,)}):
         read = load_bitext({"de": pairs}, cleaning={"exclude": exclude}, cache_dir=tmp_path / "cache")
-        assert read.pairs("de") == (["Es ist kalt."], ["It is cold."])
+        assert read.pairs("de") == (["Es ist kalt.", "Wert"], ["It is cold.", "Value"])
 
 
 def test_a_folder_of_test_sets_is_read_with_its_subfolders(tmp_path: Path) -> None:

@@ -327,6 +327,7 @@ BAD_FILES = [
     ("x.tsv", b"a\tb\n\xff\tc\n", r"x\.tsv:2: not UTF-8"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": 1}\n', r"x\.jsonl:2: the source side is not text but 1;"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "c"}\n', r"x\.jsonl:2: the target side is missing"),
+    ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "c", "en": "d\\u0000"}\n', r"x\.jsonl:2: target side has NUL"),
     ("x.jsonl", b'{"de": "c"}\n{"de": "a", "en": "b"}\n', r"x\.jsonl:1: a pair needs two columns, not only de"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": \n', r"x\.jsonl:2: not JSON"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "\\ud800", "en": "c"}\n', r"x\.jsonl:2: not JSON .*surrogates"),

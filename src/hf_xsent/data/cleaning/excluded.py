@@ -14,7 +14,7 @@ from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.in_memory import stored_pairs
 from hf_xsent.data.readers.records import open_parquet, read_jsonl
-from hf_xsent.data.readers.sources import files_inside, format_of_name, nearest_file
+from hf_xsent.data.readers.sources import METADATA, files_inside, format_of_name, nearest_file
 from hf_xsent.data.readers.tables import read_csv
 from hf_xsent.errors import DataError
 
@@ -27,7 +27,7 @@ def excluded_files(patterns: Iterable[str]) -> list[Path]:
     for pattern in patterns:
         matches = [Path(name) for name in glob(pattern, recursive=True)]
         matches += [path for folder in matches if folder.is_dir() for path in files_inside(folder)]
-        if not (inside := {path for path in matches if path.is_file()}):
+        if not (inside := {path for path in matches if path.is_file() and path.name not in METADATA}):
             raise DataError(f"cleaning rule exclude: no file matches {pattern}{nearest_file(Path(pattern))}")
         files |= inside
     for file in files:

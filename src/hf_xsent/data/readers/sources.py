@@ -22,6 +22,7 @@ _SUFFIX_FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".tab": "tsv", ".csv": "csv", ".tmx": "tmx", ".po": "po", ".pot": "po", ".mo": "mo",
     ".gmo": "mo", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
+METADATA = {"dataset_info.json", "dataset_dict.json", "state.json"}  # of save_to_disk
 IN_MEMORY = "in_memory"  # the folder of pairs that were in memory
 _SPLITS = {name: name for name in ("train", "test", "validation")} | {"training": "train"}
 _SPLITS |= dict.fromkeys(("valid", "val", "dev", "eval"), "validation")
@@ -211,8 +212,7 @@ def files_inside(folder: str | Path, pattern: str = "*") -> list[Path]:
 
 def is_saved_dataset(folder: str) -> bool:
     """Return whether ``save_to_disk`` of datasets wrote this folder."""
-    names = ("dataset_info.json", "dataset_dict.json", "state.json")
-    return any((Path(folder) / name).exists() for name in names)
+    return any((Path(folder) / name).exists() for name in METADATA)
 
 
 def refuse_missing(path: Path) -> None:
