@@ -99,7 +99,8 @@ def _open_dataset(path: str, split: str) -> Any:
         return choose_split(path, hub_rows(path, None), split)
     with hub_errors(f"{path}: the data set cannot be opened"):
         loaded: Any = datasets.load_from_disk(path)
-    return loaded if isinstance(loaded, datasets.Dataset) else choose_split(path, loaded, split)
+    dataset = loaded if isinstance(loaded, datasets.Dataset) else choose_split(path, loaded, split)
+    return dataset.with_format(None, columns=dataset.format["columns"])  # a saved format may have arrays for lists
 
 
 def names_of(record: Mapping[str, Any], prefix: str = "") -> list[str]:
