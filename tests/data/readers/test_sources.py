@@ -71,6 +71,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         (["german=de-en.tsv"], "unknown language code 'german'; the code of German is 'de'"),
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
         ("de-en.tvs", "no such file or folder: de-en.tvs; if .* Hub, write de-en.tvs@main; did you mean 'de-en.tsv'"),
+        ("x" * 5000 + ".tsv", "no such file or folder: x+.tsv"),
         ("train/pairs", "no such file or folder: train/pairs; if .* Hub, write train/pairs@main"),
         ("fr=both.de-fr", "both.de-fr; join two files by a comma, such as both.de-fr.de,both.de-fr.fr"),
         ({"de": "a,b,c"}, "no such file: a"),

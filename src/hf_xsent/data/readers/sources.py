@@ -212,7 +212,7 @@ def files_inside(folder: str | Path, pattern: str = "*") -> list[Path]:
 
 def is_saved_dataset(folder: str) -> bool:
     """Return whether ``save_to_disk`` of datasets wrote this folder."""
-    return any((Path(folder) / name).exists() for name in METADATA)
+    return any(exists(f"{folder}/{name}") for name in METADATA)
 
 
 def refuse_missing(path: Path) -> None:
