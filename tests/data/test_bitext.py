@@ -83,6 +83,9 @@ def test_languages_with_the_same_targets_hold_the_same_ones_out(tmp_path: Path) 
     assert (counts.read, counts.retained, counts.removed) == (200, 170, {"held_out": 30})
     assert dev.report.languages["de"].removed == {"training": 170} and dev.report.total.retained == 90
     assert bitext.report.languages["de"].retained == 200
+    first = bitext[:50][:40].report.languages["de"]
+    assert (first.read, first.retained, first.removed) == (200, 40, {"slice": 160})
+    assert train[:90].report.languages["de"].removed == {"held_out": 30, "slice": 80}
     assert dev.pairs("de")[1] == dev.pairs("fr")[1] == dev.pairs("it")[1]
 
 

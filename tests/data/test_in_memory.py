@@ -203,6 +203,7 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
         ([("a", "b"), ("c",)], r"pair 2 is \('c',\): give \(source, target\)"),
         ([1, 2], "pair 1 is 1"),
         ([("a", None)], "^pair 1 of the pairs: the target side is missing"),
+        ([("a\0c", "b")], "^pair 1 of the pairs: the source side has NUL characters"),
         ({"de": [(f"{n}", "b") for n in range(9)]}, "^the de pairs: the source column has no letters"),
         ([dict.fromkeys("ace", "b")], "^the pairs: cannot choose among the columns a, c, e; state .* as columns"),
         ([("a", "b"), (b"Ein Hund", b"A dog")], "pair 2 of the pairs: the source side is not text but .*bytes"),

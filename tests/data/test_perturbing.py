@@ -162,6 +162,11 @@ def test_the_seed_and_the_number_per_rule_count():
     assert len(perturb([text], "en", ["number"], per_rule=30)) == 30
 
 
+def test_a_lone_surrogate_stays():
+    first, _ = perturb(["In 1990 \ud83d, Anna won.", "In 1991, Tom lost."], "en", ["name"])
+    assert first.text == "In 1990 \ud83d, Tom won."
+
+
 def test_an_unknown_rule_is_an_error():
     with pytest.raises(DataError, match=r"unknown rule 'numbers': .*did you mean 'number'"):
         perturb(["x"], "en", ["numbers"])

@@ -160,12 +160,12 @@ def test_an_edited_file_of_the_same_size_and_time_is_read_again(pairs: Path, tmp
     assert _rows(tmp_path / "scored.tsv")[0]["source"] == "abb"
 
 
-def test_a_line_break_in_a_text_breaks_no_row(tmp_path: Path) -> None:
-    row = {"source": "aa\nb\u2028c", "target": "a\tb\r\nc"}
+def test_a_line_break_or_nul_in_a_text_breaks_no_row(tmp_path: Path) -> None:
+    row = {"source": "aa\nb\u2028c", "target": "a\tb\r\nc", "origin": "x\0y"}
     (tmp_path / "pairs.jsonl").write_text(json.dumps(row) + "\n")
     score_pairs(tmp_path / "pairs.jsonl", tmp_path / "scored.tsv", Letters())
     _, line = (tmp_path / "scored.tsv").read_text(encoding="utf-8").splitlines()
-    assert line.split("\t")[1:] == ["aa b c", "a b c"]
+    assert line.split("\t")[1:] == ["aa b c", "a b c", "x y"]
 
 
 @pytest.mark.parametrize("output", ["scored.jsonl", "scored.parquet", "scored.tsv"])

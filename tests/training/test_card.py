@@ -36,7 +36,7 @@ def test_a_run_from_python_gets_our_card(
     encoder_folders: dict[str, Path], pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = encoder_folders["bert"]
-    records = [{"source": a, "target": b, "origin": "Tatoeba", "licence": "CC BY 2.0"} for a, b in pairs]
+    records = [{"source": a, "target": b, "origin": "Tatoeba|de", "licence": "CC BY\n2.0"} for a, b in pairs]
     bitext = load_bitext({"de": [*records[:6], *pairs[6:]]}, cleaning=None, cache_dir=tmp_path / "cache")
     assert TextSides.from_bitext(bitext, shuffle_independently=True).ledger == bitext.ledger  # as MLM alone reads it
     model = XlmrWithRTLHead.from_backbone(str(folder), max_length=16, objectives={"translation_ranking": 1.0})
@@ -56,7 +56,7 @@ def test_a_run_from_python_gets_our_card(
     assert (tmp_path / "out/model.safetensors").is_file() and card.data.language == ["de", "en"]
     assert 'SentenceTransformer("org/tiny")' in card.text and "picks its translation" in card.text
     assert card.data.license is None and "Not stated for the weights" in card.text
-    assert "| not stated | 10 |\n| Tatoeba, CC BY 2.0 | 6 |" in card.text
+    assert "| not stated | 10 |\n| Tatoeba\\|de, CC BY 2.0 | 6 |" in card.text
 
 
 def test_a_recipe_holds_what_was_stated_and_no_token(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hf_xsent.files import digest, is_local, write_json
 from hf_xsent.runs.identity import deciding_settings, identify_files, identify_model, plain
 from hf_xsent.runs.run import METRICS_FILE, RunState
 from hf_xsent.runs.store import Store
+from hf_xsent.training.bitext import SPLITS
 from hf_xsent.training.callbacks import read_metrics
 from hf_xsent.training.identity import identify_method, identify_training
 from hf_xsent.training.recipe import Recipe, build_recipe, recipe_settings
@@ -145,16 +146,15 @@ def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
     tokenizer = None if is_local(rules.tokenizer or "") else rules.tokenizer  # its files are read below
     identity["data"] = deciding_settings(data) | {
         "rules": [asdict(replace(rules, exclude=None, tokenizer=tokenizer)), identify_files(rules.files())],
-        "data": _identify_bitext(recipe, data.data),
-        "dev": _identify_bitext(recipe, data.dev),
+        **{name: _identify_bitext(recipe, getattr(data, name), split) for name, split in SPLITS.items()},
         "unpaired": data.unpaired and identify_files(data.unpaired),
     }
     return identity
 
 
-def _identify_bitext(recipe: Recipe, bitext: Any) -> list[list[str]]:
+def _identify_bitext(recipe: Recipe, bitext: Any, split: str) -> list[list[str]]:
     """Return language, and a hash of the data files of each source; the id and commit of a Hub data set."""
-    sources = resolve_sources(bitext, target_language=recipe.data.target_language) if bitext else {}
+    sources = resolve_sources(bitext, target_language=recipe.data.target_language, split=split) if bitext else {}
     identities = []
     for language, of_language in sources.items():
         for source in of_language:

@@ -217,7 +217,7 @@ class Bitext:
         rows = np.arange(*index.indices(len(self)), dtype=np.int64)
         if index.step is not None and index.step < 0:
             raise DataError("a bitext cannot be reversed: slice with a positive step")
-        return self._part(self._file_rows(rows))
+        return self._part(self._file_rows(rows), "slice")
 
     def to_dataset(self) -> Any:
         """Return a ``datasets.Dataset``: source, target, language and, if there are any, links and negatives.
@@ -251,8 +251,11 @@ class Bitext:
         """Return the number of the batch that has each row of the files."""
         return np.searchsorted(self._starts, rows, side="right") - 1
 
-    def _part(self, rows: Rows) -> Bitext:
-        return Bitext(self.files, self.report, rows, self.target_language)
+    def _part(self, rows: Rows, rule: str) -> Bitext:
+        """Return a bitext of these rows of the files, in whose report ``rule`` removed all others."""
+        part = Bitext(self.files, self.report, rows, self.target_language)
+        part.report = self.report.of_part(part.languages, rule)
+        return part
 
     def _file_rows(self, rows: Rows) -> Rows:
         """Map rows of this bitext to rows of the files."""
@@ -299,14 +302,11 @@ class Bitext:
             for start, of_language in zip(starts, hashes, strict=True)
             for block in _blocks(len(of_language))
         ]
-        train = self._part(np.concatenate(rest))
+        train = self._part(np.concatenate(rest), "held_out")
         empty = [language for language in self.languages if language not in train.languages]
         if empty:
             raise DataError(f"{empty[0]} has no training pairs besides the held-out ones: lower --dev_pairs")
-        train.report = self.report.of_part(train.languages, "held_out")
-        dev = self._part(dev_rows)
-        dev.report = self.report.of_part(dev.languages, "training")
-        return train, dev
+        return train, self._part(dev_rows, "training")
 
 
 def _rows_of_lowest_hashes(hashes: Hashes, count: int, seed: int) -> Rows:

@@ -66,12 +66,12 @@ def _cell(value: Any) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Replace tabs and line separators by spaces; other whitespace, such as a no-break space, stays.
+    r"""Replace tabs, NUL and line separators by spaces; other whitespace, such as a no-break space, stays.
 
     >>> one_line("a\u2028b\tc\u00a0d")
     'a b c\xa0d'
     """
-    return " ".join(text.splitlines()).replace("\t", " ")
+    return " ".join(text.splitlines()).replace("\t", " ").replace("\0", " ")
 
 
 def _write_parquet(output: str | Path, columns: Sequence[str], records: Iterable[Record]) -> None:

@@ -100,7 +100,7 @@ def perturb(
     for line, text in enumerate(texts):
         seen = {normalise(text)}
         for rule in chosen:
-            generator = Random(f"{seed} {rule} {text}")
+            generator = Random(f"{seed} {rule} {text}".encode("utf-8", "surrogatepass"))
             drawn = _draw(text, list(getattr(edits, rule)(text)), generator)
             for _, perturbed in zip(range(per_rule), (text for text in drawn if _new(text, seen)), strict=False):
                 found.append(Perturbation(line, rule, perturbed))
@@ -145,7 +145,7 @@ class _Edits:
     def name(self, text: str) -> Iterator[Edit]:
         """Replace a name by one of another sentence that has the same form."""
         for start, end in self._names(text):
-            name, generator = text[start:end], Random(f"{self._seed} {text}")
+            name, generator = text[start:end], Random(f"{self._seed} {text}".encode("utf-8", "surrogatepass"))
             names = self._pool[_form(name)]
             some = generator.sample(names, min(_NAMES, len(names)))
             yield start, end, [other for other in some if other not in text and name not in other]

@@ -20,6 +20,7 @@ from hf_xsent.errors import OutputError
 from hf_xsent.evaluation.opened import short_names
 from hf_xsent.evaluation.report import Report
 from hf_xsent.files import digest, is_local, write_text
+from hf_xsent.pages.tables import markdown_text
 from hf_xsent.publishing.evaluation_tables import EvaluationTable, read_results, tabulate
 from hf_xsent.publishing.export_folder import encoding_facts
 from hf_xsent.publishing.facts import ModelFacts, without_folders
@@ -90,6 +91,7 @@ def render_card(
         "recipe": recipe and yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True, width=120).rstrip(),
         "sentences_of_training": facts.sentences(),
         "facts": facts,
+        "markdown_text": markdown_text,
     }
     return ModelCard.from_template(
         data, template_str=resource("model_card_template.md"), **{**encoding, **shown, **more}

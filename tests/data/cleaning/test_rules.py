@@ -18,6 +18,7 @@ OFF = CleaningRules(
     min_characters=None, max_characters=None, max_length_ratio=None, identical=False, min_source_script_share=None,
     min_target_script_share=None, copied_share=None, repeated=False,
 )  # fmt: skip
+LONG = "Please wait a moment while the file that you chose is opened, which may take some time."
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,9 @@ OFF = CleaningRules(
         ("ja", "今日は寒いです。", "今日は寒い", "min_target_script_share"),
         ("hi", "12 %", "12 percent", None),
         ("und", "Добар дан", "Good day", None),
+        ("und", "请稍候，正在打开文件。", LONG, None),
+        ("und", "它。", LONG, "max_length_ratio"),
+        ("und", "Nein (不), Hund.", LONG, "max_length_ratio"),
         ("de", "please select the file before opening", "please select the file before closing", "copied_share"),
         ("de", "Tom, Mary and John Smith", "Tom, Mary or John Smith", None),
         ("sv", "Tom och Mary bor i Boston", "Tom and Mary live in Boston", None),
@@ -155,11 +159,12 @@ def test_pairs_in_memory_and_data_sets_on_disk_are_excluded_and_hidden_files_are
     gold.save_to_disk(str(tmp_path / "gold"))
     (tmp_path / "gold" / ".git").mkdir()
     (tmp_path / "gold" / ".git" / "objects").write_bytes(b"\0\xff")
-    pairs = [("Der Hund schläft.", "The dog."), ("Es ist kalt.", "It is cold.")]
+    pairs = [("Der Hund schläft.", "The dog."), ("Es ist kalt.", "It is cold."), ("Wert", "Value")]
     folder = tmp_path / "gold"
-    for exclude in (gold, [("Der Hund schläft.", "The dog sleeps.")], str(folder), {"de": folder}, {"de": (folder,)}):
+    test = [("Der Hund schläft.", "The dog sleeps.")]
+    for exclude in (gold, test, str(folder), f"{folder}/*", {"de": folder}, {"de": (folder,)}):
         read = load_bitext({"de": pairs}, cleaning={"exclude": exclude}, cache_dir=tmp_path / "cache")
-        assert read.pairs("de") == (["Es ist kalt."], ["It is cold."])
+        assert read.pairs("de") == (["Es ist kalt.", "Wert"], ["It is cold.", "Value"])
 
 
 def test_a_folder_of_test_sets_is_read_with_its_subfolders(tmp_path: Path) -> None:

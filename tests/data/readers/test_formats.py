@@ -137,8 +137,8 @@ def test_parquet_and_datasets_flat_and_in_opus_style(tmp_path: Path) -> None:
         data.save_to_disk(str(tmp_path / name / "saved"))
         datasets.DatasetDict(train=data).save_to_disk(str(tmp_path / name / "splits"))
         for path in ("parquet/train.parquet", "parquet", "saved", "splits", "splits/train"):
-            assert list(read_pairs(_source(tmp_path / name / path))) == PAIRS
-            assert [*resolve_sources(str(tmp_path / name / path))] == ["de"]
+            (((code, (source,)),)) = resolve_sources(str(tmp_path / name / path)).items()
+            assert code == "de" and list(read_pairs(source)) == PAIRS
     with pytest.raises(
         DataError, match=r"no split 'dev', only train: give the folder or file of one, .*data\['train'\]"
     ):
@@ -174,7 +174,7 @@ def test_the_source_of_a_tmx_of_several_languages_must_be_stated(tmp_path: Path)
     assert list(read_pairs(BitextSource("und", str(path)))) == [("de-DE", "en-US")]
 
 
-@pytest.mark.parametrize("given", ["pairs.jsonl", "pairs.parquet", "saved"])
+@pytest.mark.parametrize("given", ["pairs.jsonl", "pairs.parquet", "saved", "saved as numpy"])
 def test_links_and_negatives_are_read_from_every_format_of_records(tmp_path: Path, given: str) -> None:
     datasets = pytest.importorskip("datasets")
     records = [
@@ -185,6 +185,7 @@ def test_links_and_negatives_are_read_from_every_format_of_records(tmp_path: Pat
     data.to_json(str(tmp_path / "pairs.jsonl"))
     data.to_parquet(str(tmp_path / "pairs.parquet"))
     data.save_to_disk(str(tmp_path / "saved"))
+    data.with_format("numpy").save_to_disk(str(tmp_path / "saved as numpy"))
     rows = list(read_linked_pairs(_source(tmp_path / given)))
     assert rows == [
         ("ein Hund", "a dog", "0-0 1-1", ["Katze"], None, None, None),
@@ -327,6 +328,7 @@ BAD_FILES = [
     ("x.tsv", b"a\tb\n\xff\tc\n", r"x\.tsv:2: not UTF-8"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": 1}\n', r"x\.jsonl:2: the source side is not text but 1;"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "c"}\n', r"x\.jsonl:2: the target side is missing"),
+    ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "c", "en": "d\\u0000"}\n', r":2: the target side has NUL"),
     ("x.jsonl", b'{"de": "c"}\n{"de": "a", "en": "b"}\n', r"x\.jsonl:1: a pair needs two columns, not only de"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": \n', r"x\.jsonl:2: not JSON"),
     ("x.jsonl", b'{"de": "a", "en": "b"}\n{"de": "\\ud800", "en": "c"}\n', r"x\.jsonl:2: not JSON .*surrogates"),
@@ -389,7 +391,6 @@ BROKEN_FILES = [
     ("x.tsv.zst", b"a\tb\n", r"x\.tsv\.zst: cannot be read to its end"),
     ("x.csv", b'de,en\na,"b\n', r"x\.csv:2: not CSV \(unexpected end of data\); check the quotation marks"),
     ("x.csv", b'de,en,fr,es\n"a","b",c,d\n"a"b",c,d,e\n', r"x\.csv:3: not CSV \('.' expected after"),
-    ("x.csv", b'de,en\n"' + b"a" * 200_000 + b'",c\n', r"x\.csv:2: not CSV \(field larger than field limit"),
     ("x.csv", b"de,en\na\rb,c\n", r"x\.csv:2: not CSV \(new-line character seen in unquoted field"),
     ("x.docx", b"a\tb\n", r"x\.docx: unknown format '.docx'; formats are .tsv"),
 ]
@@ -558,6 +559,18 @@ def test_csv_has_quotes_and_a_header_and_any_usual_delimiter(tmp_path: Path) -> 
     errors = [str(row) for row in read_linked_pairs(_source(path)) if isinstance(row, DataError)]
     assert _valid(_source(path)) == [("a", "b"), ("e", "f")]
     assert [error.split(": ", 1)[1][:20] for error in errors] == ["the target side is m", "not UTF-8; convert t"]
+
+
+def test_a_cell_of_csv_may_be_long_and_an_unclosed_quotation_mark_is_no_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hf_xsent.data.readers.tables._LONGEST_CELL", 300_000)
+    csv.field_size_limit(131_072)  # the default
+    path = _file(tmp_path, "long.csv", f'id,de,en\n"{"x," * 100_000}",Hund,dog\n')
+    assert list(read_pairs(_source(path))) == [("Hund", "dog")]
+    path = _file(tmp_path, "open.csv", 'de,en\n"Hund,dog\n' + "Satz,sentence\n" * 30_000)
+    with pytest.raises(DataError, match=r"open\.csv:\d+: not CSV \(field larger than field limit .*quotation marks"):
+        _valid(_source(path))
 
 
 @pytest.mark.parametrize("quoted", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])

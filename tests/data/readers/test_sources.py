@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
+from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.formats import read_linked_pairs, read_pairs
 from hf_xsent.data.readers.hub import hub_commit
@@ -70,6 +71,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         (["german=de-en.tsv"], "unknown language code 'german'; the code of German is 'de'"),
         ({"de": "de-en.tsv,none.tsv"}, "no such file: none.tsv"),
         ("de-en.tvs", "no such file or folder: de-en.tvs; if .* Hub, write de-en.tvs@main; did you mean 'de-en.tsv'"),
+        ("x" * 5000 + ".tsv", "no such file or folder: x+.tsv"),
         ("train/pairs", "no such file or folder: train/pairs; if .* Hub, write train/pairs@main"),
         ("fr=both.de-fr", "both.de-fr; join two files by a comma, such as both.de-fr.de,both.de-fr.fr"),
         ({"de": "a,b,c"}, "no such file: a"),
@@ -279,6 +281,47 @@ def test_one_column_is_not_both_sides(tmp_path: Path) -> None:
     path = _write(tmp_path / "ende.tsv", ("en", "de"), [("a dog", "ein Hund"), ("a cat", "eine Katze")])
     with pytest.raises(DataError, match=r"cannot choose among the columns en, de; if de is their language, state it"):
         _read(f"en={path}")
+
+
+@pytest.mark.parametrize(
+    ("names", "split", "read"),
+    [
+        (["a/x.parquet", "de.parquet", "pairs.parquet", ".cache/x.parquet", "more.csv"], "train", 3),
+        (["train/0.parquet", "train-1.parquet"], "train", 2),
+        (["dev/0.parquet", "x_valid.parquet"], "validation", 2),
+        (["0.parquet", "1.parquet"], "validation", 2),
+        (["dev.parquet"], "test", 1),
+        (["train.parquet", "news.parquet"], "train", "of the split train, .* name .*, such as de=.*/train"),
+        (["train.parquet", "x.dev.parquet"], "train", "of the split train and validation"),
+        (["train.parquet"], "validation", r"of the split train, .* such as de=.*/f/validation\*\.parquet"),
+        (["test.parquet", "dev.parquet"], "test", "of the split test and validation"),
+        (["test/x.parquet", "x.parquet"], "test", "of the split test"),
+    ],
+)
+def test_a_folder_is_all_its_parquet_files_unless_their_names_are_of_several_splits(
+    tmp_path: Path, names: list[str], split: str, read: int | str
+) -> None:
+    for name in names:
+        (tmp_path / "f" / name).parent.mkdir(parents=True, exist_ok=True)
+        _write(tmp_path / "f" / name, ("source", "target"), PAIRS[:1])
+    data = {"de": f"{tmp_path}/f/"}
+    if isinstance(read, int):
+        assert _read(data, split=split) == {"de": PAIRS[:1] * read}
+        source = BitextSource("de", data["de"], split=split)
+        assert len(load_bitext([source], cleaning=None, cache_dir=tmp_path)) == read
+    else:
+        with pytest.raises(DataError, match=read):
+            _read(data, split=split)
+
+
+def test_the_language_of_a_folder_is_in_its_name_or_in_those_of_its_files(folder: Path) -> None:
+    for name in ("talks.de-en", "news"):
+        (folder / name).mkdir()
+        for code in ("fr", "tr"):
+            _write(folder / name / f"{code}.parquet", ("source", "target"), PAIRS)
+    assert _paths("talks.de-en") == {"de": ["talks.de-en/fr.parquet", "talks.de-en/tr.parquet"]}
+    assert _paths("news") == {"fr": ["news/fr.parquet"], "tr": ["news/tr.parquet"]}
+    assert _paths("talks.{language}-en") == _paths("talks*") == _paths("talks.de-en")
 
 
 def test_the_language_of_records_of_opus_is_that_of_their_keys(tmp_path: Path) -> None:

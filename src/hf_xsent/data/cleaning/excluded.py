@@ -14,7 +14,7 @@ from hf_xsent.data.cleaning.repeats import hash_texts
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.in_memory import stored_pairs
 from hf_xsent.data.readers.records import open_parquet, read_jsonl
-from hf_xsent.data.readers.sources import format_of_name, nearest_file
+from hf_xsent.data.readers.sources import METADATA, files_inside, format_of_name, nearest_file
 from hf_xsent.data.readers.tables import read_csv
 from hf_xsent.errors import DataError
 
@@ -26,21 +26,14 @@ def excluded_files(patterns: Iterable[str]) -> list[Path]:
     files: set[Path] = set()
     for pattern in patterns:
         matches = [Path(name) for name in glob(pattern, recursive=True)]
-        matches += [path for folder in matches if folder.is_dir() for path in _inside(folder)]
-        if not (inside := {path for path in matches if path.is_file()}):
+        matches += [path for folder in matches if folder.is_dir() for path in files_inside(folder)]
+        if not (inside := {path for path in matches if path.is_file() and path.name not in METADATA}):
             raise DataError(f"cleaning rule exclude: no file matches {pattern}{nearest_file(Path(pattern))}")
         files |= inside
     for file in files:
         if format_of_name(file.name) not in _FORMATS:
             raise DataError(f"cleaning rule exclude: {file} is not plain text, TSV, CSV, JSON or Parquet")
     return sorted(files)
-
-
-def _inside(folder: Path) -> Iterator[Path]:
-    """Yield what is in a folder except hidden files, such as those of git."""
-    for path in folder.rglob("*"):
-        if not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            yield path
 
 
 def exclude_as_files(rules: Mapping[str, Any], cache_dir: str | PathLike[str] | None) -> dict[str, Any]:

@@ -24,8 +24,10 @@ _TOKENIZER_FILES = ("*token*", "vocab*", "merges*", "*.model")
 _WORD = re.compile(r"[^\W\d_]+")
 # Added to both lengths: a short sentence may be three times as long in another language.
 _LENGTH_SMOOTHING = 15
-# One character of these scripts counts as two.
-_DENSE_SCRIPTS = {"Hani", "Hira", "Kana", "Hang"}
+# Han, Kana and Hangul: a side of which they are at least a quarter counts double.
+_DENSE = re.compile(
+    "[\u1100-\u11ff\u3005-\u30ff\u3130-\u318f\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff]"
+)
 _MIN_COPIED_WORDS = 4
 _LATIN_END = "\u0250"  # all letters below are Latin
 
@@ -110,7 +112,6 @@ class PairRules:
     def pair_checker(self, language: str, target_language: str = "en") -> Callable[[str, str], str | None]:
         """Return a function from a pair to the name of the first rule that removes it, or None."""
         source_language, target = find_language(language), find_language(target_language)
-        source_scale, target_scale = _scale(source_language), _scale(target)
         latin = "Latn" in source_language.scripts or not source_language.scripts
         broken_piece_rule = self._piece_checker()
         excluded = self.excluded_sentences()
@@ -126,7 +127,7 @@ class PairRules:
             if self.max_characters is not None and max(lengths) > self.max_characters:
                 return "max_characters"
             if self.max_length_ratio is not None:
-                scaled = lengths[0] * source_scale + _LENGTH_SMOOTHING, lengths[1] * target_scale + _LENGTH_SMOOTHING
+                scaled = _scaled_length(source) + _LENGTH_SMOOTHING, _scaled_length(sentence) + _LENGTH_SMOOTHING
                 if max(scaled) > self.max_length_ratio * min(scaled):
                     return "max_length_ratio"
             minimum = self.min_source_script_share
@@ -189,8 +190,9 @@ def rules_by_name(rules: Sequence[str]) -> dict[str, Any]:
     return {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
 
 
-def _scale(language: Language) -> int:
-    return 2 if _DENSE_SCRIPTS.intersection(language.scripts) else 1
+def _scaled_length(text: str) -> int:
+    is_dense = not text.isascii() and 4 * len(_DENSE.findall(text)) >= len(text)
+    return 2 * len(text) if is_dense else len(text)
 
 
 def _script_share(text: str, language: Language) -> float:

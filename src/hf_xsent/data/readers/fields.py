@@ -26,12 +26,12 @@ def arrow_columns() -> dict[str, Any]:
 def checked_pair(source: BitextSource, number: int, first: Any, second: Any, *others: Any) -> LinkedPair | DataError:
     """Return the stripped texts of a row, its links and its negatives, or an error."""
     for side, text in (("source", first), ("target", second)):
-        if not isinstance(text, str) or not text.strip():
-            kind = (
-                "missing" if text is None else "empty" if isinstance(text, str) else f"not text but {shortened(text)}"
-            )
+        if not isinstance(text, str) or not text.strip() or "\0" in text:
+            kind = "is missing" if text is None else f"is not text but {shortened(text)}"
+            if isinstance(text, str):
+                kind = "has NUL characters" if text.strip() else "is empty"
             cure = "fix it, or skip bad rows by on_error of load_bitext or pretrain"
-            return DataError(f"{source.place(number)}: the {side} side is {kind}; {cure}")
+            return DataError(f"{source.place(number)}: the {side} side {kind}; {cure}")
     first, second = first.strip(), second.strip()
     if not any(others):
         return first, second, None, None, None, None, None

@@ -9,7 +9,6 @@ from typing import Any
 
 from hf_xsent.data.readers.compression import json_lines_or_errors, open_file, parse_json, strip_compression
 from hf_xsent.data.readers.hub import choose_split, hub_errors, hub_rows
-from hf_xsent.data.readers.sources import is_saved_dataset
 from hf_xsent.errors import DataError
 from hf_xsent.files import is_local
 
@@ -74,7 +73,7 @@ def read_parquet(path: str | Path, columns: Sequence[str]) -> Iterator[tuple[int
 
 
 def read_dataset(path: str, split: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a data set on the Hub, from ``save_to_disk``, or of a folder of Parquet files."""
+    """Yield the rows of a data set on the Hub, or from ``save_to_disk``."""
     dataset = _open_dataset(path, split)
     with hub_errors(f"{path}: a row of the data set cannot be read"):
         yield from enumerate(rows_of_dataset(dataset), start=1)
@@ -99,9 +98,9 @@ def _open_dataset(path: str, split: str) -> Any:
     if not is_local(path):
         return choose_split(path, hub_rows(path, None), split)
     with hub_errors(f"{path}: the data set cannot be opened"):
-        saved = is_saved_dataset(path)  # else it has Parquet files
-        loaded: Any = datasets.load_from_disk(path) if saved else datasets.load_dataset(path, streaming=True)
-    return loaded if isinstance(loaded, datasets.Dataset) else choose_split(path, loaded, split)
+        loaded: Any = datasets.load_from_disk(path)
+    dataset = loaded if isinstance(loaded, datasets.Dataset) else choose_split(path, loaded, split)
+    return dataset.with_format(None, columns=dataset.format["columns"])  # a saved format may have arrays for lists
 
 
 def names_of(record: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -14,7 +14,7 @@ from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns, parse_columns
 from hf_xsent.data.readers.formats import ORDERS, by_language
 from hf_xsent.data.readers.in_memory import stored_pairs, target_language_of
-from hf_xsent.data.readers.sources import BitextSource, end_of_name, is_name, joined, nearest_file
+from hf_xsent.data.readers.sources import BitextSource, end_of_name, expand_folder, is_name, joined, nearest_file
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.settings.secrets import refuse_secrets
 
@@ -94,7 +94,7 @@ def _sources(data: Any, template: BitextSource) -> Iterator[BitextSource]:
     for key, item in ((name, item) for name, items in named for item in _items(items, name)):
         refuse_secrets({"data": item.path if isinstance(item, BitextSource) else fspath(item)})
         if isinstance(item, BitextSource):
-            yield item
+            yield from (replace(item, path=path) for path in expand_folder(item.path, item.split))
             continue
         name, equals, path = fspath(item).partition("=")
         code = re.fullmatch(CODE, name) or ("/" not in name and code_at_end(name, template.target_language))
@@ -135,19 +135,22 @@ def _ends_of_name(path: str) -> list[str]:
 
 
 def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
-    """Yield the sources of one path; expand ``~``, wildcards and ``{language}`` (any code without a language)."""
+    """Yield the sources of a path; expand ``~``, wildcards, folders, ``{language}`` (any code without a language)."""
     if not path:
         raise DataError(f"the path of the {template.language} pairs is empty: give a file, such as de=pairs.tsv")
     path = ",".join(str(Path(part).expanduser()) if part.startswith("~") else part for part in path.split(","))
     if "{language}" in path and template.language == "und":
-        yield from (replace(template, language=code, path=name, stated=True) for code, name in _expand_languages(path))
+        for language, name in _expand_languages(path):
+            stated = replace(template, language=language, stated=True)
+            yield from (replace(stated, path=file) for file in expand_folder(name, template.split))
         return
     path = path.replace("{language}", template.language)
     if not (names := [path] if is_name(path) else sorted(glob.glob(path, recursive=True))):
         raise DataError(f"no file matches {path}{nearest_file(Path(path))}")
-    for name in names:
-        code = template.language if template.stated else language_of_name(name, template.target_language)
-        source = replace(template, path=name, language=code or "und", stated=bool(code))
+    for file, folder in ((file, each) for each in names for file in expand_folder(each, template.split)):
+        of_names = (language_of_name(name, template.target_language) for name in (folder, file))
+        code = template.language if template.stated else next(filter(None, of_names), None)
+        source = replace(template, path=file, language=code or "und", stated=bool(code))
         of_hub = source.format == "datasets" and not source.files
         yield from [source] if source.stated or of_hub else by_language(source)
 

@@ -22,7 +22,10 @@ _SUFFIX_FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".tab": "tsv", ".csv": "csv", ".tmx": "tmx", ".po": "po", ".pot": "po", ".mo": "mo",
     ".gmo": "mo", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
 }  # fmt: skip
+METADATA = {"dataset_info.json", "dataset_dict.json", "state.json"}  # of save_to_disk
 IN_MEMORY = "in_memory"  # the folder of pairs that were in memory
+_SPLITS = {name: name for name in ("train", "test", "validation")} | {"training": "train"}
+_SPLITS |= dict.fromkeys(("valid", "val", "dev", "eval"), "validation")
 _LINES_OF_A_TABLE = 20  # which all have a tab
 
 
@@ -37,7 +40,8 @@ def default_cache_dir() -> Path:
 class BitextSource:
     """A file, pair of files, folder or data set with sentence pairs of one source language.
 
-    ``path`` is a file, a Moses pair (two files joined by a comma), a folder, or a data set on the Hub as
+    ``path`` is a file, a Moses pair (two files joined by a comma), a folder that ``save_to_disk`` wrote
+    (`load_bitext` also reads folders of Parquet files), or a data set on the Hub as
     ``owner/name``, ``owner/name:config`` or ``owner/name:config@revision``. A column is a number from 0 or a name,
     nested ones with dots (``translation.de``).
     ``stated``: the language is given, or in a name, rather than unknown. ``by_column``: the pairs are those that have
@@ -85,8 +89,8 @@ class BitextSource:
     @cached_property
     def _located(self) -> tuple[str, list[Path]]:
         path = Path(self.path)
-        if isdir(path):
-            return "datasets", _files_of_folder(self.path)
+        if is_saved_dataset(self.path):
+            return "datasets", files_inside(self.path)
         if exists(path):
             refuse_missing(path)
             if (by_name := format_of_name(path.name)) is None:
@@ -176,21 +180,39 @@ def _joined_files(source: BitextSource) -> list[Path]:
     return [Path(name) for name in (reversed(names) if is_reversed else names)]
 
 
-def _files_of_folder(folder: str) -> list[Path]:
-    files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
-    if not is_saved_dataset(folder) and not any(path.suffix == ".parquet" for path in files):
-        folder = folder.rstrip("/")
+def expand_folder(path: str, split: str) -> list[str]:
+    """Return the Parquet files in a folder that ``save_to_disk`` did not write, else the path.
+
+    Their names are those of no split, or all of this one; of ``test`` also all of another one.
+    """
+    if not isdir(path) or is_saved_dataset(path):
+        return [path]
+    folder = path.rstrip("/")
+    if not (files := files_inside(folder, "*.parquet")):
         raise DataError(
             f"the folder {folder} was not written by save_to_disk and has no Parquet files: name files, "
             f"de={folder}/*.tsv for one language, {folder}/{{language}}-en.tsv for several"
         )
-    return files
+    words = [re.split("[^a-z]+", str(file.relative_to(folder)).lower()) for file in files]
+    splits = {frozenset(_SPLITS[word] for word in of_file if word in _SPLITS) for of_file in words}
+    found = sorted(frozenset().union(*splits))
+    if found and (splits != {frozenset(found[:1])} or (split != "test" and found[0] != _SPLITS.get(split, split))):
+        raise DataError(
+            f"the folder {folder} has Parquet files of the split {' and '.join(found)}, and not all files may be meant "
+            f"for {split}: name those that are, such as de={folder}/{split}*.parquet"
+        )
+    return [*map(str, files)]
+
+
+def files_inside(folder: str | Path, pattern: str = "*") -> list[Path]:
+    """Return the files in a folder and its subfolders, without hidden ones, such as those of git."""
+    names = glob.glob(f"{glob.escape(str(folder))}/**/{pattern}", recursive=True)
+    return [Path(name) for name in sorted(names) if isfile(name)]
 
 
 def is_saved_dataset(folder: str) -> bool:
     """Return whether ``save_to_disk`` of datasets wrote this folder."""
-    names = ("dataset_info.json", "dataset_dict.json", "state.json")
-    return any((Path(folder) / name).exists() for name in names)
+    return any(exists(f"{folder}/{name}") for name in METADATA)
 
 
 def refuse_missing(path: Path) -> None:

@@ -14,6 +14,7 @@ from hf_xsent.errors import DataError
 
 _DELIMITERS = "\t;,"
 _ROWS_TO_SPLIT = 20
+_LONGEST_CELL = 10_000_000  # characters; more are taken for an unclosed quotation mark
 
 
 def read_tsv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
@@ -29,6 +30,7 @@ def read_csv(path: Path) -> Iterator[tuple[int, list[str] | DataError]]:
     The delimiter is tab, semicolon or comma: the one that splits all of the first rows into equally many cells, else
     the first row into most. Spaces may be before a quotation mark.
     """
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_CELL))  # of the process, so never lowered again
     bad: list[DataError] = []  # lines of the row
 
     def texts() -> Iterator[str]:
