@@ -150,15 +150,17 @@ def test_vectors_of_another_model_or_precision_are_not_mixed_in(folder: Path) ->
         np.testing.assert_array_equal(vectors[:], model.encode(side[:]).astype(dtype))
 
 
-def test_a_vector_that_is_not_finite_raises_with_its_line(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "message"), [(1e6, "vector that is not finite in float16"), (1e-9, "zero vector, which has no cosine")]
+)
+def test_a_vector_that_is_not_finite_or_zero_raises_with_its_line(folder: Path, value: float, message: str) -> None:
     class Overflowing:
         def encode(self, sentences: list[str]) -> np.ndarray:
-            return np.array([[1e6 if text == "two" else 1.0] for text in sentences], dtype=np.float32)
+            return np.array([[value if text == "two" else 1.0] for text in sentences], dtype=np.float32)
 
     (folder / "c.txt").write_text("one\n\ntwo\n")
     store = VectorStore(folder, load_sentences(folder / "c.txt", folder), Encoder(Overflowing()), "float16")
-    message = r"line 3 \('two'\) has a vector that is not finite in float16"
-    with np.errstate(over="ignore"), pytest.raises(DataError, match=message):
+    with np.errstate(over="ignore"), pytest.raises(DataError, match=rf"^line 3 \('two'\) has a {message}"):
         store.fill()
 
 

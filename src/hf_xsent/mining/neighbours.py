@@ -111,8 +111,8 @@ def exact_cosines(indices: Tensor, queries: Vectors, candidates: Vectors) -> Nei
     for start in range(0, len(indices), step):
         block = indices[start : start + step]
         wanted = block.flatten().numpy()
-        nearest = unit_vectors(candidates[wanted]).view(*block.shape, -1)
-        units = unit_vectors(queries[start : start + step])
+        nearest = unit_vectors(candidates, wanted).view(*block.shape, -1)
+        units = unit_vectors(queries, slice(start, start + step))
         cosines[start : start + step] = (nearest @ units[:, :, None]).squeeze(2)
     cosines, order = cosines.sort(dim=1, descending=True, stable=True)
     return Neighbours(cosines, indices.gather(1, order))
@@ -195,16 +195,21 @@ def _multiply(a: Tensor, b: Tensor, buffer: Tensor | None = None) -> Tensor:
 def _strips(vectors: Vectors, strip: int, device: str | torch.device) -> Iterator[tuple[int, Tensor]]:
     """Yield strips of unit vectors, each with the row of its first vector."""
     for start in range(0, len(vectors), strip):
-        yield start, unit_vectors(vectors[start : start + strip], device)
+        yield start, unit_vectors(vectors, slice(start, start + strip), device)
 
 
-def unit_vectors(vectors: np.ndarray | Tensor, device: str | torch.device = "cpu") -> Tensor:
-    """Return a float32 copy with norm 1."""
-    copy = vectors.clone() if isinstance(vectors, Tensor) else torch.from_numpy(np.array(vectors, dtype=np.float32))
+def unit_vectors(
+    vectors: Vectors, rows: slice | np.ndarray = slice(None), device: str | torch.device = "cpu"
+) -> Tensor:
+    """Return a float32 copy of some rows with norm 1."""
+    part = vectors[rows]
+    copy = part.clone() if isinstance(part, Tensor) else torch.from_numpy(np.array(part, dtype=np.float32))
     copy = copy.detach().to(device, torch.float32)
     norms = torch.linalg.vector_norm(copy, dim=1, keepdim=True)
-    if not (norms.isfinite() & (norms > 0)).all():
-        raise DataError("the vectors have a row that is zero or not finite: remove its sentence")
+    usable = norms.isfinite() & (norms > 0)
+    if not usable.all():
+        row = np.arange(len(vectors))[rows][int(usable.int().argmin())]
+        raise DataError(f"row {row} (from 0) of {len(vectors)} vectors is zero or not finite: remove its sentence")
     return copy.div_(norms)
 
 
