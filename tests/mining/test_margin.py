@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_xsent.errors import DataError
+from hf_xsent.errors import HfXsentError
 from hf_xsent.mining import margin as margins
 from hf_xsent.mining.margin import CANDIDATES, MARGINS, mine_bitext
 
@@ -143,10 +143,18 @@ def test_memory_maps_are_read_in_blocks(tmp_path: Path) -> None:
         ),
         (_vectors(0, 5), _vectors(0, 5), {"margin": "ration"}, "unknown margin 'ration': use one of ratio, distance"),
         (_vectors(0, 5), _vectors(0, 5), {"candidates": "both"}, "unknown candidates 'both'"),
+        (_vectors(0, 5), _vectors(0, 5), {"device": "gpu"}, "device 'gpu' is not available, use cpu or cuda"),
+        (
+            _vectors(0, 5),
+            _vectors(0, 5),
+            {"dtype": "bfloat16"},
+            "dtype is 'bfloat16': use torch.float32 or torch.bfloat16",
+        ),
+        (_vectors(0, 5), _vectors(0, 5), {"memory_mib": 0.5}, "memory_mib takes a whole number, not 0.5"),
     ],
 )
 def test_what_cannot_be_mined_is_an_error(source: Any, target: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError) as error:
+    with pytest.raises(HfXsentError) as error:
         mine_bitext(source, target, **options)
     assert str(error.value).startswith(message)
 

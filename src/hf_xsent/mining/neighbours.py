@@ -20,7 +20,8 @@ from hf_xsent.errors import DataError
 from hf_xsent.logs import Progress
 from hf_xsent.mining.top_k import GROUP, Neighbours, TopK
 from hf_xsent.mining.vectors import ShardedVectors
-from hf_xsent.models.precision import bfloat16_gain
+from hf_xsent.models.precision import bfloat16_gain, choose_device
+from hf_xsent.settings.convert import converting
 
 logger = logging.getLogger(__name__)
 Vectors = np.ndarray | Tensor | ShardedVectors
@@ -52,6 +53,7 @@ def _exact_products() -> Iterator[None]:
         yield
 
 
+@converting
 def nearest_both_ways(
     source: Vectors,
     target: Vectors,
@@ -71,6 +73,9 @@ def nearest_both_ways(
     are computed again in float32. It is faster if the processor supports it (``search_precision``).
     """
     check_vectors(source, target, 1 if allow_fewer else k)
+    if dtype not in (torch.float32, torch.bfloat16):
+        raise DataError(f"dtype is {dtype!r}: use torch.float32 or torch.bfloat16")
+    device = choose_device(device)
     rows = TopK(len(source), min(k, len(target)), device)
     columns = TopK(len(target), min(k, len(source)), device)
     _compare(source, target, rows, columns, memory_mib, device, dtype)
