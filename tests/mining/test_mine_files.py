@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from forks import Fork, kill_before_replacing
 from numbered_words import Words
@@ -61,6 +62,13 @@ def test_mined_pairs_have_the_lines_of_the_files(folder: Path) -> None:
     mined = _mine(folder).pairs
     lines = [[int(row[f"{side}_line"]) - 1 for row in _rows(folder / "out.tsv")] for side in ("source", "target")]
     assert [mined.source.tolist(), mined.target.tolist()] == lines
+
+
+def test_parquet_has_the_same_columns_without_pairs(folder: Path) -> None:
+    for output, threshold in (("all.parquet", None), ("none.parquet", 9.0)):
+        _mine(folder, output=output, threshold=threshold)
+    every, none = (pq.read_table(folder / f"{name}.parquet") for name in ("all", "none"))
+    assert every.num_rows and not none.num_rows and none.schema == every.schema
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
