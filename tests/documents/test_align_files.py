@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from forks import Fork, kill_before_replacing
 
@@ -64,6 +65,13 @@ def test_json_lines_hold_the_numbers_of_spans(folders: Path, model: Any) -> None
     assert (row["source_numbers"], row["target_numbers"]) == ([2], [2, 3])
     assert row["target"] == "fr: 1001 2001 fr: 1002 2002"
     assert len(list(read_pairs(BitextSource("de", str(folders / "out.jsonl"), "fr")))) == 12
+
+
+def test_parquet_has_the_same_columns_without_pairs(folders: Path, model: Any) -> None:
+    for output, threshold in (("all.parquet", None), ("none.parquet", 9.0)):
+        align(folders, model, output, threshold=threshold)
+    every, none = (pq.read_table(folders / f"{name}.parquet") for name in ("all", "none"))
+    assert every.num_rows and not none.num_rows and none.schema == every.schema
 
 
 def test_a_second_run_encodes_nothing_that_is_cached(folders: Path, model: Any) -> None:

@@ -112,7 +112,7 @@ def test_a_file_without_partner_is_reported(tmp_path: Path) -> None:
         pair_documents(str(tmp_path / "de/a.txt"), str(tmp_path / "pipe"))
 
 
-def test_one_file_for_both_sides_is_refused(tmp_path: Path) -> None:
+def test_one_file_for_both_sides_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _files(tmp_path, "a.txt")
     (tmp_path / "link.txt").symlink_to(tmp_path / "a.txt")
     for target in ("a.txt", "link.txt"):
@@ -120,3 +120,10 @@ def test_one_file_for_both_sides_is_refused(tmp_path: Path) -> None:
             pair_documents(str(tmp_path / "a.txt"), str(tmp_path / target))
     with pytest.raises(DataError, match="is both source and target"):
         pair_documents(str(tmp_path), str(tmp_path), "skip")
+    _files(tmp_path, "de/a.txt", "fr/a.txt", "de/b.txt")
+    (tmp_path / "fr/b.txt").symlink_to(tmp_path / "de/b.txt")
+    folders = str(tmp_path / "de"), str(tmp_path / "fr")
+    with pytest.raises(DataError, match=r"b\.txt is both source and target"):
+        pair_documents(*folders)
+    assert [name for name, _, _ in pair_documents(*folders, "skip")] == ["a.txt"]
+    assert caplog.messages == [f"skipped {folders[0]}/b.txt: it is both source and target"]

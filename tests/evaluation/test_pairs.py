@@ -143,6 +143,16 @@ def test_a_nearer_sentence_of_the_same_side_counts_however_often_a_sentence_occu
     assert scores.languages["de"]["forward_beside"] == 0
 
 
+def test_a_translation_is_one_candidate_though_it_occurs_on_the_side_of_the_query_too() -> None:
+    words = {"Zustand": [1, 0, 0, 0], "Status": [1, 1, 0, 0], "state": [0, 1, 1, 0], "Haus": [0, 0, 0, 1]}
+    words["house"] = words["Haus"]
+    task = PairsTask([PairSet("de", ["Zustand", "Status", "Haus"], ["Status", "state", "house"])])
+    scores = task.score(lambda texts: np.array([words[text] for text in texts], dtype=np.float32))
+    found = {item["item"]: (item["text"], item["found"], item["correct"]) for item in task.items(scores.outcomes)}
+    assert found["1 →"] == ("Zustand", "Status", True) and found["2 →"] == ("Status", "Status", False)
+    assert found["2 ←"] == ("state", "Status", True)
+
+
 def test_languages_and_max_pairs(tmp_path: Path):
     for language in ("de", "sw"):
         (tmp_path / f"{language}.tsv").write_text("".join(f"{language} {n}\tdog {n}\n" for n in range(9)), "utf-8")

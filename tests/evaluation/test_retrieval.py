@@ -136,6 +136,17 @@ def test_a_document_is_as_near_as_its_nearest_passage(
     assert figures["mrr"] == pytest.approx(100 * np.mean(ranks))
 
 
+def test_documents_of_one_text_are_in_the_order_of_the_file() -> None:
+    """The same cosine comes out different by where it stands in the product of two matrices."""
+    texts = [f"d{number % 9}" for number in range(45)]
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        return np.hstack([_encode([f"{text} {part}" for text in texts]) for part in range(8)])
+
+    for row in module.nearest_documents(encode(["q1", "q2", "q3"]), texts, range(45), encode, 12):
+        assert row.tolist() == [document for first in row[::5] for document in range(first, 45, 9)][:12]
+
+
 def test_figures_are_those_of_sentence_transformers(tmp_path: Path) -> None:
     """Its judgements have no scores."""
     judged = _judgements(scores=(1,))

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hf_xsent.errors import DataError
+from hf_xsent.errors import HfXsentError
 from hf_xsent.mining import margin as margins
 from hf_xsent.mining.margin import CANDIDATES, MARGINS, mine_bitext
 
@@ -134,14 +134,27 @@ def test_memory_maps_are_read_in_blocks(tmp_path: Path) -> None:
         (["Ein Hund."], ["A dog."], {}, "the source vectors are a list: give a matrix with one row per sentence"),
         (_vectors(0, 5), _vectors(0, 3), {}, "k is 4, but a side has only 3 sentences"),
         (_vectors(0, 5), _vectors(0, 5), {"k": 0}, "k is 0"),
-        (_vectors(0, 5), np.full((5, 5), np.nan, np.float32), {}, "the vectors have a row that is zero or not finite"),
-        (_vectors(0, 5) * [[1], [1], [0], [1], [1]], _vectors(0, 5), {}, "the vectors have a row that is zero"),
+        (_vectors(0, 5), np.full((6, 5), np.nan, np.float32), {}, "row 0 (from 0) of 6 vectors is zero or not finite"),
+        (
+            np.ones((90, 5)) * (np.arange(90) != 77)[:, None],
+            _vectors(0, 5),
+            {"memory_mib": 0},
+            "row 77 (from 0) of 90 ",
+        ),
         (_vectors(0, 5), _vectors(0, 5), {"margin": "ration"}, "unknown margin 'ration': use one of ratio, distance"),
         (_vectors(0, 5), _vectors(0, 5), {"candidates": "both"}, "unknown candidates 'both'"),
+        (_vectors(0, 5), _vectors(0, 5), {"device": "gpu"}, "device 'gpu' is not available, use cpu or cuda"),
+        (
+            _vectors(0, 5),
+            _vectors(0, 5),
+            {"dtype": "bfloat16"},
+            "dtype is 'bfloat16': use torch.float32 or torch.bfloat16",
+        ),
+        (_vectors(0, 5), _vectors(0, 5), {"memory_mib": 0.5}, "memory_mib takes a whole number, not 0.5"),
     ],
 )
 def test_what_cannot_be_mined_is_an_error(source: Any, target: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(DataError) as error:
+    with pytest.raises(HfXsentError) as error:
         mine_bitext(source, target, **options)
     assert str(error.value).startswith(message)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from forks import Fork, kill_before_replacing
 from numbered_words import Words
@@ -61,6 +62,13 @@ def test_mined_pairs_have_the_lines_of_the_files(folder: Path) -> None:
     mined = _mine(folder).pairs
     lines = [[int(row[f"{side}_line"]) - 1 for row in _rows(folder / "out.tsv")] for side in ("source", "target")]
     assert [mined.source.tolist(), mined.target.tolist()] == lines
+
+
+def test_parquet_has_the_same_columns_without_pairs(folder: Path) -> None:
+    for output, threshold in (("all.parquet", None), ("none.parquet", 9.0)):
+        _mine(folder, output=output, threshold=threshold)
+    every, none = (pq.read_table(folder / f"{name}.parquet") for name in ("all", "none"))
+    assert every.num_rows and not none.num_rows and none.schema == every.schema
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.parquet"])
@@ -150,15 +158,17 @@ def test_vectors_of_another_model_or_precision_are_not_mixed_in(folder: Path) ->
         np.testing.assert_array_equal(vectors[:], model.encode(side[:]).astype(dtype))
 
 
-def test_a_vector_that_is_not_finite_raises_with_its_line(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "message"), [(1e6, "vector that is not finite in float16"), (1e-9, "zero vector, which has no cosine")]
+)
+def test_a_vector_that_is_not_finite_or_zero_raises_with_its_line(folder: Path, value: float, message: str) -> None:
     class Overflowing:
         def encode(self, sentences: list[str]) -> np.ndarray:
-            return np.array([[1e6 if text == "two" else 1.0] for text in sentences], dtype=np.float32)
+            return np.array([[value if text == "two" else 1.0] for text in sentences], dtype=np.float32)
 
     (folder / "c.txt").write_text("one\n\ntwo\n")
     store = VectorStore(folder, load_sentences(folder / "c.txt", folder), Encoder(Overflowing()), "float16")
-    message = r"line 3 \('two'\) has a vector that is not finite in float16"
-    with np.errstate(over="ignore"), pytest.raises(DataError, match=message):
+    with np.errstate(over="ignore"), pytest.raises(DataError, match=rf"^line 3 \('two'\) has a {message}"):
         store.fill()
 
 

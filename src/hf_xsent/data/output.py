@@ -82,8 +82,10 @@ def _write_parquet(output: str | Path, columns: Sequence[str], records: Iterable
     groups = iter(lambda: list(islice(rows, _ROWS_PER_GROUP)), [])
     first = pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in next(groups, [])])
     if not first.num_rows:
-        first = pa.table({name: pa.array([], pa.string()) for name in columns})
-    known = arrow_columns()  # of fields that the first rows lack
+        first = pa.table({name: pa.nulls(0) for name in columns})
+    known = arrow_columns() | dict.fromkeys(("score", "cosine"), pa.float64())  # of fields that the first rows lack
+    for name, of_side in {"rank": pa.int64(), "line": pa.int64(), "numbers": pa.list_(pa.int64())}.items():
+        known |= {f"source_{name}": of_side, f"target_{name}": of_side}
     fields = [
         field.with_type(known.get(field.name, pa.string())) if pa.types.is_null(field.type) else field
         for field in first.schema

@@ -44,7 +44,7 @@ def read_document(path: Path, split: str = "lines", language: str | None = None)
 def pair_documents(source: str, target: str, on_error: str = "raise") -> list[tuple[str, Path, Path]]:
     """Pair two files, files of the same names in two folders, or files of two globs whose ``*`` match the same text.
 
-    A file without a counterpart is an error, or is skipped with a warning (``on_error="skip"``).
+    A file without a counterpart, or that is its own, is an error, or is skipped with a warning (``on_error="skip"``).
     """
     if _is_several(source) or _is_several(target):
         pairs = _pair_names(source, target, on_error)
@@ -52,10 +52,12 @@ def pair_documents(source: str, target: str, on_error: str = "raise") -> list[tu
         for path in (source, target):
             refuse_missing(Path(path))
         pairs = [(Path(source).name, Path(source), Path(target))]
-    for _, document, translation in pairs:
-        if document.samefile(translation):
-            raise DataError(f"{document} is both source and target: give the file of its translation")
-    return pairs
+    same = [pair for pair in pairs if pair[1].samefile(pair[2])]
+    if same and (len(same) == len(pairs) or on_error == "raise"):
+        raise DataError(f"{same[0][1]} is both source and target: give the file of its translation")
+    for _, document, _ in same:
+        logger.warning("skipped %s: it is both source and target", document)
+    return [pair for pair in pairs if pair not in same]
 
 
 def _pair_names(source: str, target: str, on_error: str) -> list[tuple[str, Path, Path]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -171,12 +172,12 @@ def _different(language: str, sources: Sequence[str], targets: Sequence[str]) ->
 
 def _hits(test_set: PairSet, *encoders: Encode) -> tuple[np.ndarray, np.ndarray]:
     """Return the hits of each pair, and what was found first; encode each different text of a side once."""
-    vectors, numbers = list[np.ndarray](), list[np.ndarray]()
-    for side, encode in zip((test_set.sources, test_set.targets), encoders, strict=True):
-        texts = {text: number for number, text in enumerate(dict.fromkeys(side))}
-        numbers.append(np.array([texts[text] for text in side]))
-        vectors.append(encode(list(texts))[numbers[-1]])
-    return pair_hits(vectors[0], vectors[1], numbers)
+    sides, vectors = (test_set.sources, test_set.targets), list[np.ndarray]()
+    for side, encode in zip(sides, encoders, strict=True):
+        places = {text: place for place, text in enumerate(dict.fromkeys(side))}
+        vectors.append(encode(list(places))[[places[text] for text in side]])
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(chain(*sides)))}
+    return pair_hits(vectors[0], vectors[1], [np.array([numbers[text] for text in side]) for side in sides])
 
 
 def retrieval_by_language(

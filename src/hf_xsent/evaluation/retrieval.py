@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice, pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
@@ -148,23 +149,28 @@ def nearest_documents(
 ) -> np.ndarray:
     """Return the k nearest documents of each query, nearest first, each by its nearest passage.
 
-    Passages are encoded once, in blocks of whole documents; only the vectors of a block are in memory.
+    Documents of the same passages are searched once, and are in the order of the file. Passages are encoded in blocks
+    of whole documents; only the vectors of a block are in memory.
     """
-    queries, best = unit_vectors(queries).numpy(), TopK(len(queries), k, "cpu")
-    order = np.argsort(document_of, kind="stable")
-    starts = np.flatnonzero(np.diff(np.array(document_of)[order], prepend=-1))  # of each document in this order
-    blocks = np.unique(starts // _PASSAGES_AT_ONCE, return_index=True)[1].tolist()  # the first document of each
-    ends = [*blocks[1:], len(starts)]
-    for first, end in Progress([*zip(blocks, ends, strict=True)], desc="searching", unit=" blocks", delay=2):
-        rows = order[starts[first] : starts[end] if end < len(starts) else None]
-        vectors = unit_vectors(encode([passages[row] for row in rows])).numpy()
+    texts_of, copies = dict[int, list[str]](), dict[tuple[str, ...], list[int]]()
+    for document, passage in zip(document_of, passages, strict=True):
+        texts_of.setdefault(document, []).append(passage)
+    for document in sorted(texts_of):
+        copies.setdefault(tuple(texts_of[document]), []).append(document)
+    different, documents = [*chain(*copies)], [*copies.values()]
+    starts = np.cumsum([0, *map(len, copies)])  # of the passages of each, and their number
+    queries, best = unit_vectors(queries).numpy(), TopK(len(queries), min(k, len(copies)), "cpu")
+    blocks = np.unique(starts[:-1] // _PASSAGES_AT_ONCE, return_index=True)[1].tolist()  # the first document of each
+    for first, end in Progress([*pairwise([*blocks, len(copies)])], desc="searching", unit=" blocks", delay=2):
+        vectors = unit_vectors(encode(different[starts[first] : starts[end]])).numpy()
         for query in range(0, len(queries), _QUERIES_AT_ONCE):
             cosines = queries[query : query + _QUERIES_AT_ONCE] @ vectors.T
-            if len(rows) > end - first:
+            if len(vectors) > end - first:
                 cosines = np.maximum.reduceat(cosines, starts[first:end] - starts[first], axis=1)
             tile = np.pad(cosines, [(0, 0), (0, -(end - first) % GROUP)], constant_values=-np.inf)
             best.update(query, first, torch.from_numpy(tile))
-    return best.result().indices.numpy()
+    nearest = best.result().indices.tolist()
+    return np.array([[*islice(chain(*(documents[place] for place in row)), k)] for row in nearest])
 
 
 def first_right(nearest: np.ndarray, relevant: Sequence[Mapping[int, float]]) -> np.ndarray:

@@ -25,7 +25,7 @@ def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray
 
     Beside that, return what is found first in both directions, also beside the own side: a pair whose text of the other
     side it is, or N plus a pair whose text of the own side it is; -1 for a zero vector.
-    ``texts`` are the numbers of the texts of each side, in the order of their first pairs; a text is one candidate in
+    ``texts`` are the numbers of the texts of each side, equal for one text on both sides; a text is one candidate in
     all its pairs. Of texts with equal vectors, the first is found. A pair with a zero vector, which has no cosine,
     counts as wrong.
     """
@@ -36,7 +36,8 @@ def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray
     pairs = np.flatnonzero(vectors[0].any(1) & vectors[1].any(1))
     if not len(pairs):
         return hits, found_first
-    sides = [np.unique(side[pairs], return_index=True, return_inverse=True)[1:] for side in texts]
+    numbers = [side[pairs] for side in texts]
+    sides = [np.unique(_first_equal(side.tolist()), return_index=True, return_inverse=True)[1:] for side in numbers]
     candidates = [side[pairs[first]] for side, (first, _) in zip(vectors, sides, strict=True)]
     nearest = nearest_both_ways(candidates[0], candidates[1], k=NEAREST, allow_fewer=True)
     few = [Neighbours(of_side.cosines[:, :MARGIN_K], of_side.indices[:, :MARGIN_K]) for of_side in nearest]
@@ -46,7 +47,7 @@ def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray
         nearest_text = first[neighbours.indices[:, 0].numpy()][rows]
         among = (neighbours.indices.numpy()[rows] == answers[:, None]).any(1)
         by_margin = first[best_of_neighbours(few[direction], few[1 - direction])][rows] == answers
-        own, own_place = nearest_of_own_side(vectors[direction][pairs], rows, answers)
+        own, own_place = nearest_of_own_side(vectors[direction][pairs], numbers[direction], numbers[1 - direction])
         nearer = neighbours.cosines[:, 0].numpy()[rows] > own
         found = nearest_text == answers
         hits[pairs, direction::2] = np.stack([found, among, by_margin, found & nearer], axis=1)
@@ -62,16 +63,19 @@ def retrieval_hits(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 def nearest_of_own_side(
     vectors: np.ndarray, texts: np.ndarray, translations: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nearest text of the same side that is not paired with the translation: its cosine, and a row of it.
+    """Return the nearest text of the same side except the translation and texts paired with it: cosine and row.
 
-    Texts and translations are numbers of different texts; -inf if all texts are paired with the translation.
+    Texts and translations are numbers of different texts; the cosine is -inf if all texts are excepted.
     """
-    first, texts = np.unique(texts, return_index=True, return_inverse=True)[1:]  # a row of each text
-    known = np.unique(np.stack([translations, texts], axis=1), axis=0)
-    paired = int(np.unique(known[:, 0], return_counts=True)[1].max())  # texts of one translation, at most
-    nearest = nearest_one_way(vectors, vectors[first], k=min(paired + 1, len(first)))
+    different, first = np.unique(texts, return_index=True)  # a row of each text
+    both = np.intersect1d(texts, translations)  # occur on both sides
+    pairs = [np.stack([translations, texts], axis=1), np.stack([both, both], axis=1)]
+    excepted = np.unique(np.concatenate(pairs), axis=0)
+    most = int(np.unique(excepted[:, 0], return_counts=True)[1].max())  # for one translation
+    nearest = nearest_one_way(vectors, vectors[first], k=min(most + 1, len(first)))
     candidates = nearest.indices.numpy()
-    same = np.isin(translations[:, None] * len(first) + candidates, known @ [len(first), 1])
+    base = int(excepted.max()) + 1
+    same = np.isin(translations[:, None] * base + different[candidates], excepted @ [base, 1])
     cosines = np.where(same, -np.inf, nearest.cosines.numpy())
     best = cosines.argmax(1)[:, None]
     return np.take_along_axis(cosines, best, 1)[:, 0], first[np.take_along_axis(candidates, best, 1)[:, 0]]

@@ -85,11 +85,11 @@ class XsimTask(EvaluationTask):
         """Read parallel text: the first 500 lines (``max_pairs``) of each language and of English.
 
         ``languages`` are codes of languages that English translates, or pairs of any two such as ``de-fr``. The default
-        is all languages; without English, each with the first.
+        is all languages. Without English, the first language takes its place.
         """
         names = parallel_languages(source)
         codes_of_all = [find_language(name).code for name in names]
-        target = _TARGET if _TARGET in codes_of_all or languages is not None else codes_of_all[0]
+        target = _TARGET if _TARGET in codes_of_all else codes_of_all[0]
         if languages is None:
             languages = [name for name in select_languages(source, names, None) if find_language(name).code != target]
         pairs = [_pair(code, target, names) for code in languages]

@@ -144,7 +144,7 @@ class _Chooser:
         source, target = (torch.from_numpy(rows[start : start + count]) for rows in self.rows)
         inside = (source >= 0) & (target >= 0)  # neither side is too long
         rows = source.clamp_min(0), target.clamp_min(0)
-        units = [unit_vectors(vectors[of_side.numpy()]) for vectors, of_side in zip(self.vectors, rows, strict=True)]
+        units = [unit_vectors(vectors, of_side.numpy()) for vectors, of_side in zip(self.vectors, rows, strict=True)]
         averages = [average[of_side] for average, of_side in zip(self.averages, rows, strict=True)]
         scores = margin_score((units[0] * units[1]).sum(1), averages[0], averages[1])
         limits = torch.where(inside, self.settings.max_share * scores, -torch.inf)

@@ -132,9 +132,9 @@ def _build(vectors: Vectors, factory: str) -> Any:
     try:
         index = faiss.index_factory(vectors.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
         if not index.is_trained:
-            index.train(unit_vectors(vectors[rows]).numpy())
+            index.train(unit_vectors(vectors, rows).numpy())
         for start in _blocks(vectors, "building the index"):
-            index.add(unit_vectors(vectors[start : start + _ROWS_PER_BLOCK]).numpy())
+            index.add(unit_vectors(vectors, slice(start, start + _ROWS_PER_BLOCK)).numpy())
     except RuntimeError as error:
         reason = str(error).splitlines()[0].rpartition(": ")[2].rstrip(".")
         raise DataError(
@@ -185,7 +185,7 @@ def _search(index: Any, queries: Vectors, candidates: Vectors, k: int, probes: i
     indices = np.empty((len(queries), k), dtype=np.int64)
     for start in _blocks(queries, "searching the index"):
         rows = slice(start, start + _ROWS_PER_BLOCK)
-        _, indices[rows] = index.search(unit_vectors(queries[rows]).numpy(), k)
+        _, indices[rows] = index.search(unit_vectors(queries, rows).numpy(), k)
     short = np.flatnonzero((indices < 0).any(1))
     if len(short):
         indices[short] = nearest_one_way(queries[short], candidates, k).indices.numpy()

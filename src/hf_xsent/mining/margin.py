@@ -73,7 +73,8 @@ def mine_bitext(
         and skips pairs with a sentence that is already used.
     options: further arguments of the exact search, `nearest_both_ways`.
 
-    Ties go to the lower source row, then to the lower target row. Duplicate embeddings are not merged.
+    Equal scores go to the lower source row, then to the lower target row. Duplicate embeddings are not merged, and
+    rounding may give them different scores.
     """
     for name, value, choices in (("margin", margin, MARGINS), ("candidates", candidates, CANDIDATES)):
         if value not in choices:

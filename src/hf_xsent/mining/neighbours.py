@@ -20,7 +20,8 @@ from hf_xsent.errors import DataError
 from hf_xsent.logs import Progress
 from hf_xsent.mining.top_k import GROUP, Neighbours, TopK
 from hf_xsent.mining.vectors import ShardedVectors
-from hf_xsent.models.precision import bfloat16_gain
+from hf_xsent.models.precision import bfloat16_gain, choose_device
+from hf_xsent.settings.convert import converting
 
 logger = logging.getLogger(__name__)
 Vectors = np.ndarray | Tensor | ShardedVectors
@@ -52,6 +53,7 @@ def _exact_products() -> Iterator[None]:
         yield
 
 
+@converting
 def nearest_both_ways(
     source: Vectors,
     target: Vectors,
@@ -71,6 +73,9 @@ def nearest_both_ways(
     are computed again in float32. It is faster if the processor supports it (``search_precision``).
     """
     check_vectors(source, target, 1 if allow_fewer else k)
+    if dtype not in (torch.float32, torch.bfloat16):
+        raise DataError(f"dtype is {dtype!r}: use torch.float32 or torch.bfloat16")
+    device = choose_device(device)
     rows = TopK(len(source), min(k, len(target)), device)
     columns = TopK(len(target), min(k, len(source)), device)
     _compare(source, target, rows, columns, memory_mib, device, dtype)
@@ -111,8 +116,8 @@ def exact_cosines(indices: Tensor, queries: Vectors, candidates: Vectors) -> Nei
     for start in range(0, len(indices), step):
         block = indices[start : start + step]
         wanted = block.flatten().numpy()
-        nearest = unit_vectors(candidates[wanted]).view(*block.shape, -1)
-        units = unit_vectors(queries[start : start + step])
+        nearest = unit_vectors(candidates, wanted).view(*block.shape, -1)
+        units = unit_vectors(queries, slice(start, start + step))
         cosines[start : start + step] = (nearest @ units[:, :, None]).squeeze(2)
     cosines, order = cosines.sort(dim=1, descending=True, stable=True)
     return Neighbours(cosines, indices.gather(1, order))
@@ -195,16 +200,21 @@ def _multiply(a: Tensor, b: Tensor, buffer: Tensor | None = None) -> Tensor:
 def _strips(vectors: Vectors, strip: int, device: str | torch.device) -> Iterator[tuple[int, Tensor]]:
     """Yield strips of unit vectors, each with the row of its first vector."""
     for start in range(0, len(vectors), strip):
-        yield start, unit_vectors(vectors[start : start + strip], device)
+        yield start, unit_vectors(vectors, slice(start, start + strip), device)
 
 
-def unit_vectors(vectors: np.ndarray | Tensor, device: str | torch.device = "cpu") -> Tensor:
-    """Return a float32 copy with norm 1."""
-    copy = vectors.clone() if isinstance(vectors, Tensor) else torch.from_numpy(np.array(vectors, dtype=np.float32))
+def unit_vectors(
+    vectors: Vectors, rows: slice | np.ndarray = slice(None), device: str | torch.device = "cpu"
+) -> Tensor:
+    """Return a float32 copy of some rows with norm 1."""
+    part = vectors[rows]
+    copy = part.clone() if isinstance(part, Tensor) else torch.from_numpy(np.array(part, dtype=np.float32))
     copy = copy.detach().to(device, torch.float32)
     norms = torch.linalg.vector_norm(copy, dim=1, keepdim=True)
-    if not (norms.isfinite() & (norms > 0)).all():
-        raise DataError("the vectors have a row that is zero or not finite: remove its sentence")
+    usable = norms.isfinite() & (norms > 0)
+    if not usable.all():
+        row = np.arange(len(vectors))[rows][int(usable.int().argmin())]
+        raise DataError(f"row {row} (from 0) of {len(vectors)} vectors is zero or not finite: remove its sentence")
     return copy.div_(norms)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hf_xsent.data.sentences import Sentences
+from hf_xsent.errors import DataError
 from hf_xsent.files import digest, write_arrays
 from hf_xsent.models.encoder import Encoder
 from hf_xsent.models.text_encoder import check_finite
@@ -89,7 +90,13 @@ class VectorJob:
         vectors = self.encoder.encode(texts) if self.files is None else self.files.vectors(lines - 1)
         vectors = vectors.astype(self.dtype)
         of_file = "" if self.files is None else f" of {self.files.path}"
-        check_finite(vectors, self.dtype, lambda row: f"line {lines[row]}{of_file} ({texts[row][:40]!r})")
+
+        def place(row: int) -> str:
+            return f"line {lines[row]}{of_file} ({texts[row][:40]!r})"
+
+        check_finite(vectors, self.dtype, place)
+        if not (nonzero := vectors.any(1)).all():
+            raise DataError(f"{place(int(nonzero.argmin()))} has a zero vector, which has no cosine: remove it")
         write_arrays(path, vectors)
 
 

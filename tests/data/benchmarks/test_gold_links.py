@@ -42,6 +42,13 @@ def test_bad_files_raise(tmp_path: Path, texts: str, gold: str, message: str) ->
         load_gold_links(_write(tmp_path, texts, gold))
 
 
+def test_links_beyond_the_words_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # An error would refuse the Japanese set, which has such links in four lines.
+    load_gold_links(_write(tmp_path, "a b ||| x\n" * 3, "2-1\n1-1 1p2\n3-1 3-2\n"))
+    (message,) = caplog.messages
+    assert f"{tmp_path}/xx.gold:2: a link is beyond the words of {tmp_path}/xx.src-tgt, as in 2 of 3 lines" in message
+
+
 def test_a_missing_file_raises(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file: .*xx.src-tgt"):
         load_gold_links(tmp_path / "xx")

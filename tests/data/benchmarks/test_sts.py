@@ -83,8 +83,15 @@ def test_sts22_is_read_from_json_lines(tmp_path: Path) -> None:
     (tmp_path / "de-en.jsonl").write_text(text)
     with gzip.open(tmp_path / "ar.jsonl.gz", "wt") as file:
         file.write(text)
-    arabic, german = load_sts22(tmp_path)
-    assert (arabic.language, german.language) == ("ar", "de-en")
+    for name in ("en-de", "ar-pt", "train", "gold_scores"):  # other languages, and files that name none
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    arabic, german, *others = load_sts22(tmp_path)
+    assert [arabic.language, german.language, *(other.language for other in others)] == [
+        "ar",
+        "de-en",
+        "ar-pt",
+        "en-de",
+    ]
     assert (german.sources, german.targets, german.gold) == (["eins", "zwei"], ["one", "three"], [4, 1.5])
     (tmp_path / "de-en.jsonl").write_text(text + '{"sentence1": "drei"}\n')
     with pytest.raises(DataError, match=r"de-en\.jsonl:3: not a JSON object with sentence1, sentence2 and score"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from hf_xsent.data.words.links import Link
 from hf_xsent.data.words.splitting import Words, split_words
 from hf_xsent.errors import DataError, shortened
 
+logger = logging.getLogger(__name__)
 _GOLD_LINK = re.compile(r"(\d{1,9})([-p])(\d{1,9})", re.ASCII)
 
 
@@ -44,4 +46,15 @@ def load_gold_links(prefix: str | Path) -> list[GoldPair]:
         sure = frozenset(link for link, kind in links if kind == "-")
         sides = [split_words(side.strip(), "spaces") for side in (source, target)]
         pairs.append(GoldPair(sides[0], sides[1], sure, frozenset(link for link, _ in links)))
+    beyond = [
+        number
+        for number, pair in enumerate(pairs, start=1)
+        if any(i >= len(pair.source) or j >= len(pair.target) for i, j in pair.possible)
+    ]
+    if beyond:
+        logger.warning(
+            "%s.gold:%d: a link is beyond the words of %s.src-tgt, as in %d of %d lines, and counts as missed: "
+            "check that both files are of the same tokenization",
+            *(prefix, beyond[0], prefix, len(beyond), len(pairs)),
+        )
     return pairs

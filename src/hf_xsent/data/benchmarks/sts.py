@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.benchmarks.sets import PairSet, Place, find_sets
+from hf_xsent.data.languages import STRICT_CODE
 from hf_xsent.data.readers.compression import json_lines, lines
 from hf_xsent.data.readers.hub import hub_columns, select_names
 from hf_xsent.errors import DataError, shortened
@@ -57,10 +58,11 @@ def load_sts22(source: str | PathLike[str], pairs: Iterable[str] | None = None) 
     """Load language pairs of STS22 (news articles), by default all, in the order given.
 
     ``source`` is a folder of ``de-en.jsonl``, compressed or not, with ``sentence1``, ``sentence2`` and ``score``
-    (higher is more similar), or a data set on the Hub such as ``mteb/sts22-crosslingual-sts``.
+    (higher is more similar), also of other languages, or a data set on the Hub such as ``mteb/sts22-crosslingual-sts``.
     """
-    files = find_sets(source, r"(.+)\.jsonl", "de-en.jsonl or de-en.jsonl.gz", {pair: pair for pair in STS22_PAIRS})
-    places = {pair: files[pair] for pair in STS22_PAIRS if pair in files}
+    pattern, example = rf"({STRICT_CODE}(?:-{STRICT_CODE})?)\.jsonl", "de-en.jsonl or de-en.jsonl.gz"
+    files = find_sets(source, pattern, example, {pair: pair for pair in STS22_PAIRS})
+    places = {pair: files[pair] for pair in sorted(files, key=[*STS22_PAIRS, *files].index)}
     return [_read(places[name], name, _json_rows) for name in select_names(source, places, pairs)]
 
 
