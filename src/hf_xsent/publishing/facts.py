@@ -118,18 +118,15 @@ class ModelFacts:
 
     def sentences(self) -> list[str]:
         """State the last stage, what it continued, how the weights were changed since, and what was measured."""
-        if not self.stages:
-            return [self.vocabulary] if self.vocabulary else []
-        last = self.stages[-1]
+        last = self.stages[-1] if self.stages else Stage()
         said = last.sentences()
         if last.continues:
             counts = "pairs and languages are of all stages, recipe and steps of the last"
             said.append(f"It continued the training of {last.continues}: {counts}.")
         if self.averaged:
-            said.append(
-                f"The weights are the mean of those of {', '.join(self.averaged)}. Recipe and steps are those of "
-                f"{self.averaged[0]}; a pair is counted for each of the models that was trained on it."
-            )
+            first = f" Recipe and steps are those of {self.averaged[0]}; a pair is counted for each of the models that "
+            counts = f"{first}was trained on it." if self.stages else ""
+            said.append(f"The weights are the mean of those of {', '.join(self.averaged)}.{counts}")
         for stage in self.stages[:-1]:
             said += stage.unpaired_sentences("Another of its trainings")
         said += [self.vocabulary] if self.vocabulary else []

@@ -71,10 +71,11 @@ def facts_of_trainer(trainer: Any) -> ModelFacts:
     """Return what is known of the model that a trainer trained, also in earlier stages."""
     stage, start = _stage(trainer), str(settings_of_run(trainer).get("model", ""))
     earlier = trainer.origin.facts or ModelFacts.read(start)
-    if earlier.stages and not stage.steps:  # the weights are those of the run before
-        return earlier
-    if earlier.stages:
-        stage = replace(stage, continues=Path(start).name or "a model in memory")
+    if earlier.stages or earlier.averaged:
+        if not stage.steps:  # the weights are those of the run before
+            return earlier
+        mean = f" (the mean of {', '.join(earlier.averaged)})" if earlier.averaged else ""
+        stage = replace(stage, continues=f"{Path(start).name or 'a model in memory'}{mean}")
     return ModelFacts(
         stages=[*earlier.stages, stage],
         languages=sorted({*stage.languages, *(earlier.languages if earlier.stages else ())}),
