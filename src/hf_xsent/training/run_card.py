@@ -93,6 +93,8 @@ def _stage(trainer: Any) -> Stage:
     rows: dict[str, int] = dict(getattr(bitext, "languages", {}))
     unpaired = getattr(bitext, "unpaired", {})
     local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
+    changes = trainer.run.state.changes if trainer.run else []
+    changed_at = [change["step"] for change in changes if "content of training pairs" in change["changed"]]
     best = state.best_global_step if _ends_with_best(trainer) and state.best_global_step != state.global_step else None
     return Stage(
         recipe=without_folders({key: value for key, value in recipe.items() if key not in local}),
@@ -100,6 +102,7 @@ def _stage(trainer: Any) -> Stage:
         steps=state.global_step,
         epochs=state.epoch or 0.0,
         read_per_step=pairs_per_step(args, len(trainer.train_dataset or ())),
+        changed_at=changed_at[-1] if changed_at else None,
         best_step=best,
         share_of_start=next((log["share_of_start"] for log in state.log_history if "share_of_start" in log), None),
         pairs={} if unpaired else rows,
