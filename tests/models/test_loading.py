@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models import METHODS
@@ -50,6 +53,35 @@ def test_a_file_in_place_of_its_folder_is_named(encoder_folders: dict[str, Path]
     folder = encoder_folders["bert"]
     with pytest.raises(ModelError, match=f"^{folder}/config.json is a file: give the folder of the model, {folder}$"):
         SentenceEmbedder.from_pretrained(folder / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "layers"),
+    [("^", "_orig_mod.", 3), (r"layers?\.2\.", "removed.", 3), (r"Wqkv|query", "mixer", 3), ("^", "", 4)],
+)
+def test_an_encoder_that_lacks_weights_is_refused(
+    tiny_encoders: Path, tmp_path: Path, pattern: str, name: str, layers: int
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_encoders, folder)
+    weights, config = load_file(folder / "model.safetensors"), json.loads((folder / "config.json").read_text())
+    config |= {"num_hidden_layers": layers, "layer_types": ["full_attention"] * layers}
+    (folder / "config.json").write_text(json.dumps(config))
+    renamed = {re.sub(pattern, name, weight): weights[weight] for weight in weights}
+    save_file(renamed, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"model' lacks \d+ weights of the encoder in its config.json, such as [a-z]"):
+        SentenceEmbedder.from_pretrained(str(folder))
+
+
+def test_an_encoder_with_an_adapter_is_refused(tiny_encoders: Path, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_encoders, folder)
+    encoder = load_encoder(str(folder))
+    encoder.add_adapter(peft.LoraConfig(r=2, target_modules="all-linear"))
+    encoder.save_pretrained(folder)
+    with pytest.raises(ModelError, match="model' has an adapter .*: merge it, and save the encoder alone"):
+        SentenceEmbedder.from_pretrained(str(folder))
 
 
 @pytest.mark.parametrize("method", METHODS)

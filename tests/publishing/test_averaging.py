@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -139,22 +140,14 @@ def test_a_loaded_model_is_not_averaged(tmp_path: Path, encoder_folders: dict[st
 def test_the_card_of_an_average_counts_the_pairs_of_all_models(
     tmp_path: Path, encoder_folders: dict[str, Path], pairs: list[tuple[str, str]]
 ) -> None:
+    options: Any = {"max_steps": 1, "per_device_train_batch_size": 4, "max_length": 16, "clean": False, "dev_pairs": 0}
+    options |= {"eval_strategy": "no", "use_cpu": True}
     for name, code, licence, some in (("first", "de", "CC0", pairs[:8]), ("second", "fr", "CC-BY-NC-4.0", pairs[8:])):
         file = tmp_path / f"{code}.tsv"
         rows = "".join(f"{source}\t{target}\t{licence}\n" for source, target in some)
         file.write_text(f"source\ttarget\tlicence\n{rows}", encoding="utf-8")
-        pretrain(
-            model=str(encoder_folders["bert"]),
-            data={code: str(file)},
-            output_dir=str(tmp_path / name),
-            max_steps=1,
-            per_device_train_batch_size=4,
-            max_length=16,
-            clean=False,
-            dev_pairs=0,
-            eval_strategy="no",
-            use_cpu=True,
-        )
+        start = str(encoder_folders["bert"])
+        pretrain(model=start, data={code: str(file)}, output_dir=str(tmp_path / name), **options)
     runs = [str(tmp_path / "first"), str(tmp_path / "second")]
     for start, *others in (runs, [str(encoder_folders["bert"]), *runs]):
         folder = export_sentence_transformer(
@@ -165,6 +158,19 @@ def test_the_card_of_an_average_counts_the_pairs_of_all_models(
         assert "| fr | 8 |\n| de | 8 |" in card
         assert "Languages: de, en, fr." in card
         assert "Recipe and steps are those of first" in card
+    pretrain(model=str(folder), data={"de": pairs}, output_dir=str(tmp_path / "third"), **options)
+    continued = f"continued the training of mean (the mean of {', '.join(ModelFacts.read(folder).averaged)}): pairs"
+    assert continued in (tmp_path / "third/README.md").read_text("utf-8")
+
+
+def test_the_card_of_an_average_of_models_of_others_names_them(
+    tmp_path: Path, encoder_folders: dict[str, Path]
+) -> None:
+    for name in "ab":
+        shutil.copytree(encoder_folders["bert"], tmp_path / name)
+    folder = export_sentence_transformer(tmp_path / "a", tmp_path / "mean", average=[str(tmp_path / "b")])
+    card = (folder / "README.md").read_text("utf-8")
+    assert "## Training" in card and "\nThe weights are the mean of those of a, b.\n" in card
 
 
 def test_runs_of_a_study_are_named_by_what_differs(tmp_path: Path) -> None:

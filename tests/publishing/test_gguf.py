@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -117,8 +120,22 @@ def test_max_pooling_has_no_gguf_file(encoder_folders: dict[str, Path], tmp_path
         export_gguf(_export(encoder_folders["bert"], tmp_path / "out", pooling="max"))
 
 
+@pytest.mark.parametrize(("activation", "computed"), [("relu", False), ("quick_gelu", False), ("gelu_new", True)])
+def test_an_encoder_without_gelu_has_no_gguf_file(
+    tiny_encoders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, activation: str, computed: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "gguf", MagicMock())
+    folder = _export(tiny_encoders, tmp_path / "out")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {name: activation for name in ("hidden_act", "hidden_activation") if name in config}
+    (folder / "config.json").write_text(json.dumps(config))
+    refused = pytest.raises(ModelError, match=f"llama.cpp cannot compute [a-z-]+ with {activation}, but only with GELU")
+    with nullcontext() if computed else refused:
+        export_gguf(folder)
+
+
 def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "gguf", None)
+    monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(MissingExtraError, match=r'pip install "hf-xsent\[gguf\]"'):
         export_gguf(tmp_path)
 

@@ -88,6 +88,15 @@ def test_a_run_and_its_checkpoints_state_their_facts_without_private_paths(run: 
     assert replace(of_checkpoint, stages=facts.stages) == facts
 
 
+def test_a_card_states_that_the_data_of_the_run_changed(run: Run) -> None:
+    run.start(max_steps=3)
+    run.start("--resume_with_changes", max_steps=4, data=[f"fr={run.folder}/fr.tsv"])
+    sentences = ModelFacts.read(run.out).sentences()
+    assert sentences[1] == "It changed its data at step 3: languages and counts are those since."
+    run.start("--resume_with_changes", max_steps=5, data=[f"fr={run.folder}/fr.tsv"], learning_rate="2e-3")
+    assert ModelFacts.read(run.out).sentences()[1] == sentences[1]
+
+
 @pytest.mark.parametrize(
     ("share", "averaged", "after"), [(0.0, "", 30), (0.3, ", averaged with those of the start, whose share is 0.3", 20)]
 )

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -166,6 +168,15 @@ def test_a_teacher_that_wants_to_know_the_language_is_refused(encoder_folders: d
 def test_a_folder_that_is_not_a_model_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="^the teacher cannot be loaded: the model folder .* has no readable config"):
         _vectors(tmp_path, encoder_folders["bert"])
+
+
+def test_a_teacher_without_some_of_its_weights_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    encoder = encoder_folders["bert"]
+    shutil.copytree(encoder, tmp_path / "teacher")
+    config = json.loads((encoder / "config.json").read_text()) | {"num_hidden_layers": 4}
+    (tmp_path / "teacher/config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="teacher' lacks 16 weights"):
+        _vectors(tmp_path / "teacher", encoder)
 
 
 def test_the_batch_has_the_texts_that_teachers_read(encoder_folders: dict[str, Path]) -> None:

@@ -25,7 +25,7 @@ from transformers.utils import logging as transformers_logging
 from hf_xsent.errors import ModelError
 from hf_xsent.files import is_local
 from hf_xsent.models.families import family
-from hf_xsent.runs.hub import loading_errors
+from hf_xsent.runs.hub import loading_errors, read_model_file
 from hf_xsent.runs.run import check_finished
 
 SETTINGS = "hf_xsent"  # the key of config.json with the settings of our model over the encoder
@@ -61,9 +61,18 @@ def load_encoder(
     options |= family(config).arguments
     if options.get("dtype") is None:
         options["dtype"] = options.pop("torch_dtype", None) or torch.float32
+    if read_model_file(name_or_path, "adapter_config.json", Path, **hub_arguments(options)):
+        raise ModelError(f"{name_or_path!r} has an adapter (adapter_config.json): merge it, and save the encoder alone")
     cure = "save pickled weights as model.safetensors by save_pretrained of transformers, and give that folder"
+    options |= {"use_safetensors": True, "output_loading_info": True}
     with quiet_loading(), loading_errors(name_or_path, "readable weights (model.safetensors)", cure):
-        return AutoModel.from_pretrained(name_or_path, config=config, use_safetensors=True, **options)
+        encoder, info = AutoModel.from_pretrained(name_or_path, config=config, **options)
+    if missing := info["missing_keys"]:
+        raise ModelError(
+            f"{name_or_path!r} lacks {len(missing)} weights of the encoder in its config.json, such as {min(missing)}: "
+            "save the whole encoder by save_pretrained of transformers"
+        )
+    return encoder
 
 
 def hub_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:

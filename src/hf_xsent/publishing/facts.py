@@ -32,6 +32,7 @@ class Stage:
     steps: int = 0
     epochs: float = 0.0
     read_per_step: int = 0  # pairs, or unpaired sentences of each side
+    changed_at: int | None = None  # the step at which it resumed with other data, which are those stated
     best_step: int | None = None  # that of the weights, if it is not the last
     share_of_start: float | None = None  # of the start, with which the weights are averaged
     pairs: Mapping[str, int] = field(default_factory=dict)  # by language
@@ -45,16 +46,18 @@ class Stage:
             return []
         read = "unpaired sentences per side" if self.unpaired else "pairs"
         said = [f"Training took {self.steps:,} steps of {self.read_per_step:,} {read} ({self.epochs:.2f} epochs)."]
-        said += self.unpaired_sentences("It")
+        said += self.sentences_on_data("It")
         best, share = self.best_step, self.share_of_start
         weights = [] if best is None else [f"those of step {best:,}, the best on the dev pairs"]
         weights += [] if share is None else [f"averaged with those of the start, whose share is {share:g}"]
         return [*said, f"The weights are {', '.join(weights)}."] if weights else said
 
-    def unpaired_sentences(self, training: str) -> list[str]:
-        """State the unpaired text that a training read, which the sentence names."""
-        target = self.recipe.get("target_language")
-        return [
+    def sentences_on_data(self, training: str) -> list[str]:
+        """State the unpaired text that a training read, which the sentence names, and when its data changed."""
+        target, said = self.recipe.get("target_language"), []
+        if self.changed_at is not None:
+            said = [f"{training} changed its data at step {self.changed_at:,}: languages and counts are those since."]
+        return said + [
             f"{training} read {source:,} sentences in {language} and {count:,} in {target}, which are unpaired."
             for language, (source, count) in self.unpaired.items()
         ]
@@ -118,20 +121,17 @@ class ModelFacts:
 
     def sentences(self) -> list[str]:
         """State the last stage, what it continued, how the weights were changed since, and what was measured."""
-        if not self.stages:
-            return [self.vocabulary] if self.vocabulary else []
-        last = self.stages[-1]
+        last = self.stages[-1] if self.stages else Stage()
         said = last.sentences()
         if last.continues:
             counts = "pairs and languages are of all stages, recipe and steps of the last"
             said.append(f"It continued the training of {last.continues}: {counts}.")
         if self.averaged:
-            said.append(
-                f"The weights are the mean of those of {', '.join(self.averaged)}. Recipe and steps are those of "
-                f"{self.averaged[0]}; a pair is counted for each of the models that was trained on it."
-            )
+            first = f" Recipe and steps are those of {self.averaged[0]}; a pair is counted for each of the models that "
+            counts = f"{first}was trained on it." if self.stages else ""
+            said.append(f"The weights are the mean of those of {', '.join(self.averaged)}.{counts}")
         for stage in self.stages[:-1]:
-            said += stage.unpaired_sentences("Another of its trainings")
+            said += stage.sentences_on_data("Another of its trainings")
         said += [self.vocabulary] if self.vocabulary else []
         for name, what in _MEASURED.items():
             if name in last.measured:

@@ -71,6 +71,11 @@ def export_gguf(folder: str | Path, precision: str = "float16") -> Path:
             f"llama.cpp cannot compute {config.model_type} with {settings['pooling']} pooling: a GGUF file needs BERT, "
             "XLM-R or ModernBERT, their last layer, and cls or mean pooling without a linear layer"
         )
+    activation = getattr(config, "hidden_act", None) or config.hidden_activation  # the latter of ModernBERT
+    if not activation.startswith("gelu"):
+        raise ModelError(
+            f"llama.cpp cannot compute {config.model_type} with {activation}, but only with GELU: see --onnx"
+        )
     if precision == "q8_0" and (config.hidden_size % _BLOCK or config.hidden_size == _BLOCK):
         raise ModelError(
             f"llama.cpp cannot compute q8_0 with {config.hidden_size} dimensions (it needs a multiple of {_BLOCK}, and "

@@ -208,10 +208,10 @@ def card_metadata(text: str, path: Path) -> dict[str, Any]:
 def facts_of_mean(folders: Sequence[str]) -> ModelFacts:
     """Return the facts of models whose weights are averaged: the stages of all, at last those of the first trained."""
     every = {folder: ModelFacts.read(folder) for folder in folders}
-    trained = [folder for folder in folders if every[folder].stages]
-    if len(folders) == 1 or not trained:
-        return every[folders[0]] if len(folders) == 1 else ModelFacts()
+    if len(folders) == 1:
+        return every[folders[0]]
     names = short_names([os.path.normpath(folder) for folder in folders])
+    trained = [folder for folder in folders if every[folder].stages] or [*folders]
     first, *others = trained
     return replace(
         every[first],

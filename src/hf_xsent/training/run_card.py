@@ -71,10 +71,11 @@ def facts_of_trainer(trainer: Any) -> ModelFacts:
     """Return what is known of the model that a trainer trained, also in earlier stages."""
     stage, start = _stage(trainer), str(settings_of_run(trainer).get("model", ""))
     earlier = trainer.origin.facts or ModelFacts.read(start)
-    if earlier.stages and not stage.steps:  # the weights are those of the run before
-        return earlier
-    if earlier.stages:
-        stage = replace(stage, continues=Path(start).name or "a model in memory")
+    if earlier.stages or earlier.averaged:
+        if not stage.steps:  # the weights are those of the run before
+            return earlier
+        mean = f" (the mean of {', '.join(earlier.averaged)})" if earlier.averaged else ""
+        stage = replace(stage, continues=f"{Path(start).name or 'a model in memory'}{mean}")
     return ModelFacts(
         stages=[*earlier.stages, stage],
         languages=sorted({*stage.languages, *(earlier.languages if earlier.stages else ())}),
@@ -92,6 +93,8 @@ def _stage(trainer: Any) -> Stage:
     rows: dict[str, int] = dict(getattr(bitext, "languages", {}))
     unpaired = getattr(bitext, "unpaired", {})
     local = {name for name, field in recipe_settings().items() if field.metadata.get("local")}
+    changes = trainer.run.state.changes if trainer.run else []
+    changed_at = [change["step"] for change in changes if "content of training pairs" in change["changed"]]
     best = state.best_global_step if _ends_with_best(trainer) and state.best_global_step != state.global_step else None
     return Stage(
         recipe=without_folders({key: value for key, value in recipe.items() if key not in local}),
@@ -99,6 +102,7 @@ def _stage(trainer: Any) -> Stage:
         steps=state.global_step,
         epochs=state.epoch or 0.0,
         read_per_step=pairs_per_step(args, len(trainer.train_dataset or ())),
+        changed_at=changed_at[-1] if changed_at else None,
         best_step=best,
         share_of_start=next((log["share_of_start"] for log in state.log_history if "share_of_start" in log), None),
         pairs={} if unpaired else rows,

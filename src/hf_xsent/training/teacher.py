@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import TrainingArguments
+from transformers import PreTrainedConfig, TrainingArguments
 
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encoder import Encoder
-from hf_xsent.models.families import FAMILIES, family
+from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.sentence_transformer_files import read_json, stated_settings
@@ -124,9 +124,12 @@ def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArgume
     """Open a teacher and check that it encodes text into embeddings of the student's width."""
     device, precision = arguments.device, "bfloat16" if arguments.bf16 else "float32"
     try:
-        encode = _encode_of(name_or_path, student, device, precision)
+        config, stated = stated_settings(name_or_path, load_config(name_or_path))
+        family(config)
     except ModelError as error:
         encode = _open_sentence_transformer(name_or_path, device, error)
+    else:
+        encode = _encode_of(name_or_path, config, stated, student, device, precision)
     try:
         width = len(np.asarray(encode(["A sentence."]))[0])
     except ModelError as error:
@@ -139,10 +142,16 @@ def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArgume
     return Teacher(encode, name_or_path)
 
 
-def _encode_of(name_or_path: str, student: AlignmentConfig, device: torch.device, precision: str) -> Encode:
+def _encode_of(
+    name_or_path: str,
+    config: PreTrainedConfig,
+    stated: Mapping[str, Any],
+    student: AlignmentConfig,
+    device: torch.device,
+    precision: str,
+) -> Encode:
     """Open a model with the pooling that it states; a plain encoder, which states none, embeds like the student."""
-    config, stated = stated_settings(name_or_path, load_config(name_or_path))
-    if stated or config.model_type not in FAMILIES:
+    if stated:
         embedder = SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision)
         return partial(embedder.encode, truncate_dim=config.hidden_size)  # also of a folder that truncates embeddings
     settings = {name: getattr(student, name) for name in ("pooling", "normalize", "prompts", "default_prompt_name")}
