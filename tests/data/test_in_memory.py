@@ -66,6 +66,9 @@ def test_languages_come_from_the_mapping_or_the_columns(load: Any, pairs: Pairs,
     assert mixed.languages == {"de": 4, "fr": 4} and _sides(mixed) == pairs[:8]
     opus = Dataset.from_dict({"translation": [{"de": source, "en": target} for source, target in pairs]})
     assert load(opus).languages == {"de": len(pairs)} and _sides(load(opus)) == pairs
+    frame = pandas.DataFrame(pairs[:4], columns=["de", "en"])
+    several = load({"de": [frame, load({"de": pairs[4:6]}), str(tmp_path / "fr.tsv")]})
+    assert _sides(several) == [*pairs[:6], *pairs[4:8]]
     flat = [{"sw": source, "en": target} for source, target in pairs]
     assert load(flat).languages == {"sw": len(pairs)}
     again = load(mixed.to_dataset())
@@ -216,6 +219,7 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
         (polars.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (pandas.Series(["Ein Hund."]), r"pair 1 is 'Ein Hund\.': give \(source, target\)"),
         (iter([]), "hold no pairs"),
+        ([{"de": "a", "en": "b", "lang": "de"}, {"de": "a", "en": "b"}], "pair 2 has no lang: give its code"),
         ({"de": [("a", "b")], "fr": []}, "^fr has no pairs: give at least one, or drop fr"),
         ({"de": {"fr": [("a", "b")] * 99}}, r"pairs in memory, not {'fr'.{,99}…$"),
         ("de=", "^the path of the de pairs is empty: give a file, such as de=pairs.tsv"),  # de=$UNSET

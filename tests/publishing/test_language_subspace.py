@@ -244,6 +244,8 @@ def test_texts_are_lines_or_both_sides_of_pairs(tmp_path: Path) -> None:
     (tmp_path / "sw.txt").write_text("moja\n\nmbili\n", encoding="utf-8")
     (tmp_path / "fr-en.tsv").rename(tmp_path / "fr.txt")  # pairs all the same, as for pretrain
     assert {*read_texts([f"de={tmp_path}/de-en.tsv"], "fr")} == {"de", "fr"}
+    with pytest.raises(DataError, match="en and eng are codes of one language"):
+        read_texts([f"{tmp_path}/de-en.tsv", f"eng={tmp_path}/sw.txt"])
     texts = read_texts([f"de={tmp_path}/de-en.tsv", f"fr={tmp_path}/fr.txt", f"sw={tmp_path}/sw.txt"])
     assert {language: len(lines) for language, lines in texts.items()} == {"de": TEXTS, "fr": TEXTS, "sw": 2, "en": 132}
     assert texts["de"][0] == "de, 0." and texts["sw"] == ["moja", "mbili"]

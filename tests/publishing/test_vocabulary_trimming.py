@@ -259,6 +259,9 @@ def test_the_command_reports_the_size(
     assert "Languages: de, en.\nTraining took 8 steps of 4 pairs (2.00 epochs).\nThe vocabulary was trimmed to " in card
     assert "word pieces, by texts in de, en." in card
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) <= 150
+    (tmp_path / "sw.txt").write_text("Mbwa analala.\n", "utf-8")
+    assert main([*command, "--text", f"{tmp_path}/sw.txt", "--languages", "sw", "--overwrite"]) == 0
+    assert "word pieces, by texts in sw." in (tmp_path / "out" / "README.md").read_text("utf-8")
     assert main([*command, "--languages", "de", "sw", "--overwrite"]) == 2
     assert "no text of 'sw': the languages are de, fr" in capsys.readouterr().err
 

@@ -29,9 +29,10 @@ _OTHER_SCRIPTS = frozenset(
 )  # of no language here
 CODE = r"[A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*"  # the form of a code in BCP 47 or gettext style
 STRICT_CODE = r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*(?:@[a-z]+)?"  # as usual in names of files
+_TARGET_CODE = "(?P<target>[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)"
 _TWO_CODES = (
-    rf"(?:.*?[-_])?(?P<code>{STRICT_CODE})[-_](?P<target>[a-z]{{2,3}})",
-    rf"(?:.*?[-_])?(?P<target>[a-z]{{2,3}})[-_](?P<code>{STRICT_CODE})",
+    rf"(?:.*?[-_])?(?P<code>{STRICT_CODE})[-_]{_TARGET_CODE}",
+    rf"(?:.*?[-_])?{_TARGET_CODE}[-_](?P<code>{STRICT_CODE})",
 )
 _WORD = r"[a-z]{3}(?:[-_]\d+)?"
 _LONGEST_TAG = 40
@@ -137,8 +138,8 @@ def code_at_end(name: str, target_language: str) -> str | None:
 
     A name of three letters is a word, such as run or max, rather than a code.
 
-    >>> [code_at_end(name, "en") for name in ("de", "talks-en-pt_BR", "deu-eng", "run", "de-fr", "news")]
-    ['de', 'pt_BR', 'deu', None, None, None]
+    >>> [code_at_end(name, "en") for name in ("de", "talks-en-pt_BR", "deu-eng", "eng_Latn-deu_Latn", "run", "de-fr")]
+    ['de', 'pt_BR', 'deu', 'deu_Latn', None, None]
     """
     pairs = [match for pattern in _TWO_CODES if (match := re.fullmatch(pattern, name))]
     codes = [] if re.fullmatch(_WORD, name) else [name]

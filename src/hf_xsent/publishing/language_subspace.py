@@ -23,7 +23,7 @@ from torch import nn
 
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.formats import read_pairs
-from hf_xsent.data.readers.resolving import resolve_sources
+from hf_xsent.data.readers.resolving import refuse_two_codes, resolve_sources
 from hf_xsent.errors import DataError, ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.linear_map import LinearMap
@@ -56,6 +56,7 @@ def read_texts(data: Sequence[str], target_language: str = "en") -> dict[str, li
         read = list(islice(read_pairs(replace(source, target_language=target_language)), TEXTS))
         own += [pair[0] for pair in read[:left]]
         texts.setdefault(target_language, []).extend(pair[1] for pair in read[:share])
+    refuse_two_codes(texts)
     if empty := [language for language, own in texts.items() if not own]:
         raise DataError(f"the files of {empty[0]} have no text: give its texts, or omit it")
     return texts

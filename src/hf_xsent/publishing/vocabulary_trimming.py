@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import load_bitext
 from hf_xsent.data.readers.compression import lines
-from hf_xsent.data.readers.resolving import resolve_sources
+from hf_xsent.data.readers.resolving import refuse_two_codes, resolve_sources
 from hf_xsent.data.readers.sources import refuse_table
 from hf_xsent.errors import DataError, ModelError, shortened
 from hf_xsent.logs import Progress
@@ -76,7 +76,7 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     ```
     """
     check_replaceable(Path(settings.output), settings.overwrite)
-    texts = _texts(settings)
+    texts, names = _texts(settings)
     embedder = SentenceEmbedder.from_pretrained(settings.model, device="cpu")
     check_tokenizer(embedder.tokenizer, embedder.model.config.encoder_config)
     table = PieceTable(embedder.tokenizer)
@@ -92,7 +92,6 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
         for backend in (table.trim(range(len(table)))[0], tokenizer.backend_tokenizer)
     ]
     _select_rows(embedder.model, old)
-    names = sorted({*texts, *([settings.target_language] if settings.data else ())})
     by = f"by texts in {', '.join(names)}"
     trimmed = f"The vocabulary was trimmed to {len(old):,} of {len(table):,} word pieces, {by}."
     facts = replace(ModelFacts.read(settings.model), languages=names, vocabulary=trimmed)
@@ -108,8 +107,8 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     )
 
 
-def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
-    """Return the sentences of each language, from Python, text files and both sides of pairs."""
+def _texts(settings: TrimSettings) -> tuple[dict[str, Iterable[str]], list[str]]:
+    """Return the sentences of each language, from Python, text files and both sides of pairs; and all languages."""
     for language, sentences in (settings.texts or {}).items():
         if isinstance(sentences, str) or not isinstance(sentences, Iterable):
             raise DataError(f"texts of {language!r} are {shortened(sentences)}: give a list of sentences")
@@ -118,6 +117,7 @@ def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
     if others := [source for sources in files_of.values() for source in sources if not isfile(source.path)]:
         raise DataError(f"{others[0].path} is no text file: give a file of one sentence per line, and pairs by --data")
     known = [*dict.fromkeys((*(settings.texts or {}), *pairs_of, *files_of))]
+    refuse_two_codes(known)
     if not known:
         raise DataError("no text to choose the pieces by: give --data de=pairs.tsv or --text de=news.txt")
     languages = settings.languages or known
@@ -135,11 +135,11 @@ def _texts(settings: TrimSettings) -> dict[str, Iterable[str]]:
         bitext = load_bitext(sources, target_language=settings.target_language, cache_dir=settings.cache_dir)
         for language in bitext.languages:  # both sides count for this language
             texts[language] = chain(texts[language], *bitext.pairs(language))
-    return texts
+    return texts, sorted({*languages, *([settings.target_language] if sources else ())} - {"und"})
 
 
 def _lines(path: Path) -> Iterable[str]:
-    refuse_table(path)
+    refuse_table(path, (line for _, line in lines(path)))
     return (line for _, line in lines(path))
 
 

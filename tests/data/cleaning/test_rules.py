@@ -10,6 +10,7 @@ import pytest
 from datasets import Dataset
 
 from hf_xsent import load_bitext
+from hf_xsent.data.cleaning.excluded import excluded_files
 from hf_xsent.data.cleaning.report import CleaningCounts, CleaningReport
 from hf_xsent.data.cleaning.rules import CleaningRules
 from hf_xsent.errors import DataError, RecipeError
@@ -119,6 +120,7 @@ def test_without_cleaning_only_stated_rules_apply() -> None:
         (None, "exclude: no file matches"),
         ("test.tmx.gz", "test.tmx.gz is not plain text, TSV, CSV, JSON or Parquet"),
         ("test.po", "test.po is not plain text, TSV, CSV, JSON or Parquet"),
+        ("test.sgm", "test.sgm is not plain text, TSV, CSV, JSON or Parquet"),
     ],
 )
 def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | None, message: str) -> None:
@@ -126,6 +128,11 @@ def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | 
         (tmp_path / file).write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match=message):
         CleaningRules.parse([f"exclude={tmp_path}/{file or 'none'}*"]).files()
+
+
+def test_a_file_to_exclude_may_have_brackets_in_its_name(tmp_path: Path) -> None:
+    (tmp_path / "gold [1].tsv").touch()
+    assert excluded_files([f"{tmp_path}/gold [1].tsv"]) == [tmp_path / "gold [1].tsv"]
 
 
 def test_an_empty_path_to_exclude_is_an_error() -> None:

@@ -75,6 +75,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ("train/pairs", "no such file or folder: train/pairs; if .* Hub, write train/pairs@main"),
         ("fr=both.de-fr", "both.de-fr; join two files by a comma, such as both.de-fr.de,both.de-fr.fr"),
         ({"de": "a,b,c"}, "no such file: a"),
+        ("{language}-tr.tsv", "all-tr.tsv is no file of a language, since 'all' is no code: rename it"),
         (["de=de-en.tsv,", "fr-en.tsv"], "de-en.tsv,: two files are joined by a comma without spaces"),
         ([], "no bitext given"),
         (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),
@@ -88,8 +89,8 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
 )
 def test_what_cannot_be_found_raises(folder: Path, data: object, message: str) -> None:
     os.mkfifo(folder / "pipe")
-    for code in ("de", "fr"):
-        (folder / f"both.de-fr.{code}").touch()
+    for name in ("both.de-fr.de", "both.de-fr.fr", "all-tr.tsv"):
+        (folder / name).touch()
     with pytest.raises(DataError, match=message):
         _paths(data)
 
@@ -330,7 +331,9 @@ def test_the_language_of_records_of_opus_is_that_of_their_keys(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl", "parquet"])
-def test_the_column_language_of_a_file_has_the_language_of_each_pair(tmp_path: Path, suffix: str) -> None:
+def test_the_column_language_of_a_file_has_the_language_of_each_pair(
+    tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
     path = _write(tmp_path / f"p.{suffix}", ("source", "target", "language"), [(*PAIRS[0], "de"), (*PAIRS[1], "fr")])
     assert _read(path) == {"de": PAIRS[:1], "fr": PAIRS[1:]}
     assert _read(f"fr={path}") == {"fr": PAIRS[1:]} and _read(f"und={path}") == {"und": PAIRS}
@@ -347,6 +350,7 @@ def test_the_column_language_of_a_file_has_the_language_of_each_pair(tmp_path: P
     assert _read(both) == {"de-AT": PAIRS[:1], "de": PAIRS[1:]} and _read(f"de={both}") == {"de": PAIRS}
     style = _write(tmp_path / f"style.{suffix}", ("source", "target", "lang"), [(*pair, "formal") for pair in PAIRS])
     assert _read(f"de={style}") == {"de": PAIRS}
+    assert "pairs whose language is 'formal' are read as de" in caplog.text
     path = _write(tmp_path / f"q.{suffix}", ("source", "target", "Lang"), [(*PAIRS[0], "de"), (*PAIRS[1], "slang")])
     with pytest.raises(DataError, match=rf"q.{suffix}:\d: the language is 'slang', not a code"):
         _read(path)

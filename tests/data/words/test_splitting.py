@@ -22,6 +22,7 @@ from hf_xsent.data.words.splitting import split_words, word_units, words_of_piec
         ("ผมรักน้ำ", ["ผ", "ม", "รั", "ก", "น้", "ำ"]),
         ("한국어 문장", ["한국어", "문장"]),
         ("e\u0301te\u0301", ["e\u0301te\u0301"]),
+        ("a \x1d b\x1c", ["a", "b"]),
         ("", []),
         ("  ", []),
     ],

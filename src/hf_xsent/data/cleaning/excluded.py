@@ -7,6 +7,7 @@ from functools import lru_cache
 from glob import glob
 from itertools import chain
 from os import PathLike
+from os.path import exists
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hf_xsent.data.readers.sources import METADATA, files_inside, format_of_name
 from hf_xsent.data.readers.tables import read_csv
 from hf_xsent.errors import DataError
 
+_MARKUP = (".sgm", ".sgml", ".xml")
 _FORMATS = (None, "tsv", "csv", "jsonl", "parquet")  # None: plain text, and the Arrow files of save_to_disk
 
 
@@ -25,13 +27,13 @@ def excluded_files(patterns: Iterable[str]) -> list[Path]:
     """Expand files, folders and globs to files; raise a `DataError` if one matches no file, or cannot be read."""
     files: set[Path] = set()
     for pattern in patterns:
-        matches = [Path(name) for name in glob(pattern, recursive=True)]
+        matches = [Path(name) for name in ([pattern] if exists(pattern) else glob(pattern, recursive=True))]
         matches += [path for folder in matches if folder.is_dir() for path in files_inside(folder)]
         if not (inside := {path for path in matches if path.is_file() and path.name not in METADATA}):
             raise DataError(f"cleaning rule exclude: no file matches {pattern}{nearest_file(Path(pattern))}")
         files |= inside
     for file in files:
-        if format_of_name(file.name) not in _FORMATS:
+        if format_of_name(file.name) not in _FORMATS or file.suffix in _MARKUP:
             raise DataError(f"cleaning rule exclude: {file} is not plain text, TSV, CSV, JSON or Parquet")
     return sorted(files)
 

@@ -213,6 +213,7 @@ def _pairs_of_records(source: BitextSource) -> Numbered[Texts]:
     """Yield the pairs of the source's language, of ``und`` all; names of columns are those of the first record."""
     sides = None if source.format in ("jsonl", "datasets") else _choose(source, _names(source))
     others, has_pairs = Counter[str](), False  # others: pairs of other languages, which are not read
+    unknown = dict[str, None]()  # values of the column of languages that are none
     more = LEDGER if source.format in ("tsv", "csv") else PAIR_FIELDS[2:]
     for number, record in _records(source, [*(sides or ()), *more, LICENSE, *LANGUAGE]):
         if isinstance(record, DataError):
@@ -226,16 +227,20 @@ def _pairs_of_records(source: BitextSource) -> Numbered[Texts]:
         fields[LICENCE] = fields.get(LICENCE) or fields.get(LICENSE)
         own = fields.get(language_column(fields) or "")
         if own and not source.stated:
-            raise DataError(
-                f"{source.name}: its column of languages is read of local files whose first record has it: state a "
-                f"language, as in de={source.path}, or und={source.path} for all pairs; in Python, pass a Dataset"
-            )
+            way = f"state a language (de={source.path}, und={source.path} for all pairs), or pass a Dataset in Python"
+            way = "give it to that, too" if source.in_memory else way
+            raise DataError(f"{source.name}: a column of languages is read if the first record has it: {way}")
         if _is_of(source, own):
             has_pairs = True
+            if isinstance(own, str) and len(unknown) < _EXAMPLES and not language_in(own, source.target_language):
+                unknown[own] = None
             read = (fields.get(name) if name in more else None for name in PAIR_FIELDS[2:])
             yield number, (*(value_of(record, side) for side in sides), *read)
         else:
             others[str(own)] += 1
+    if unknown and source.language != "und":
+        values = ", ".join(map(repr, unknown))
+        logger.warning("%s: pairs whose language is %s are read as %s", source.name, values, source.language)
     if others:
         counts = ", ".join(f"{count} of {name}" for name, count in others.most_common())
         if not has_pairs:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -36,8 +36,13 @@ def is_in_memory(data: Any) -> bool:
     if isinstance(data, Mapping):
         return _is_dataset(data)
     if isinstance(data, Sequence):
-        return len(data) > 0 and not isinstance(data[0], str | os.PathLike | BitextSource)
-    return isinstance(data, Iterable) or any(hasattr(data, name) for name in (_ARROW, "collect"))  # Table, LazyFrame
+        return len(data) > 0 and not (isinstance(data[0], str | os.PathLike | BitextSource) or _is_table(data[0]))
+    return any(hasattr(data, name) for name in ("__iter__", "__getitem__")) or _is_table(data)
+
+
+def _is_table(data: Any) -> bool:
+    """Return whether ``data`` is a data set, frame or table, or a `Bitext`."""
+    return _is_dataset(data) or any(hasattr(data, name) for name in (_ARROW, "collect", "iloc", "target_language"))
 
 
 def stored_pairs(data: Any, split: str = "train", cache_dir: str | os.PathLike[str] | None = None) -> Any:
@@ -117,10 +122,13 @@ def write_pairs(data: Any, folder: Path, split: str, by_column: bool = True) -> 
     files: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         with ExitStack() as stack:
+            column: str | None = None
             for number, record in enumerate(records_of(data, split), start=1):
-                column = language_column(record) if by_column else None
-                language = "" if column is None else str(record[column])
-                if column is not None and (not record[column] or record[column] != record[column]):
+                if number == 1 and by_column:
+                    column = language_column(record)
+                value = record.get(column) if column else None
+                language = str(value) if column else ""
+                if column and (not value or value != value):
                     raise DataError(f"pair {number} has no {column}: give its code, and und if it is unknown")
                 if language not in files:
                     if len(files) == _MOST_LANGUAGES:

@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, subtags_of
+from hf_xsent.data.languages import CODE, STRICT_CODE, code_at_end, language_of_tag, subtags_of
 from hf_xsent.data.readers.columns import Columns, check_columns, parse_columns
 from hf_xsent.data.readers.formats import ORDERS, by_language
 from hf_xsent.data.readers.in_memory import stored_pairs, target_language_of
@@ -82,8 +82,13 @@ def _refuse_mixtures(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
             f"{first} and {second} have no language code in their names, and would be mixed as one language: name the "
             f"language of each, such as de={first} tr={second}, or write und= before each to mix them"
         )
+    refuse_two_codes(resolved)
+
+
+def refuse_two_codes(languages: Iterable[str]) -> None:
+    """Raise an error for two codes of one language."""
     codes: dict[tuple[str, ...], str] = {}
-    for code in resolved:
+    for code in languages:
         if (other := codes.setdefault(subtags_of(code), code)) != code:
             raise DataError(f"{other} and {code} are codes of one language: give all its pairs with one of them")
 
@@ -163,7 +168,11 @@ def _expand_languages(path: str) -> list[tuple[str, str]]:
     if not any(matches):
         joined = "; it cannot be used in two joined paths: name the language, as in de=" + path if "," in path else ""
         raise DataError(f"no file matches {path}, where {{language}} is a code such as de{joined}")
-    return [(match["language"], match[0]) for match in matches if match]
+    found = [(match["language"], match[0]) for match in matches if match]
+    for code, name in found:
+        if language_of_tag(code) is None:
+            raise DataError(f"{name} is no file of a language, since {code!r} is no code: rename it, or name the files")
+    return found
 
 
 def _language_pattern(path: str, code: str) -> str:

@@ -20,7 +20,7 @@ _WORD = regex.compile(
     | [{_UNSPACED}]\p{{M}}*                                    # scripts without spaces: each character with its marks
     | \p{{Nd}}+ (?: [.,:]\p{{Nd}}+ )*                          # 3, 1,000.5, 10:30
     | {_LETTERS}+ (?: ['’ʼ]{_LETTERS}+ )*                      # don't, l'eau
-    | \S                                                       # punctuation
+    | [^\s\x1c-\x1f]                                           # punctuation
     """,
     regex.VERBOSE | regex.VERSION1,
 )
