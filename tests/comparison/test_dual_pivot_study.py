@@ -59,14 +59,15 @@ def test_runs_share_the_features_of_the_encoder(pivots: StudyFile, caplog: pytes
     assert len({str(row["groups"]) for row in results["summary"]}) > 1
 
 
-def test_the_folder_of_features_decides_nothing_but_none_does(pivots: StudyFile) -> None:
-    def folders(**settings: Any) -> list[str]:
-        changed = pivots.content["settings"] | settings
-        pivots.write(settings=changed)
-        return [run.folder.name for run in pivots.runs()]
+def test_only_whether_test_texts_are_read_from_features_decides_results(pivots: StudyFile) -> None:
+    def folders(features: str | None) -> set[str]:
+        settings = {**pivots.content["settings"], "features": features}
+        pivots.write(settings={key: value for key, value in settings.items() if value is not None})
+        return {run.folder.name for run in pivots.runs()}
 
-    assert folders(features="elsewhere") == folders()
-    assert not {*folders(features="none")} & {*folders()}
+    stated, unset, none = folders("elsewhere"), folders(None), folders("none")
+    assert stated == folders(pivots.content["settings"]["features"])
+    assert not (stated & unset or stated & none or unset & none)
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,15 @@ def test_a_published_row_without_a_figure_that_was_measured_is_omitted(tmp_path:
     assert "mBERT + DAP" in text and "LaBSE, mBERT vocabulary" not in text  # published from English alone
 
 
+def test_a_score_that_the_first_method_lacks_has_a_column(tmp_path: Path):
+    runs = []
+    for method, cosine in (("narrow", {}), ("wide", {"cosine": 0.75})):
+        runs.append(Run(tmp_path / method, method, "mean", None, UNTRAINED, {"retention": {}}, {"retention": "same"}))
+        _write_scores(runs[-1], {"all": {"score": 50.0, **cosine}}, {})
+    text = markdown(collect(Study("Widths", Budget(steps=20), (), {"retention": {}}), runs))
+    assert "| method | pooling | score of all | cosine with the start of all |" in text
+
+
 def test_the_report_says_how_many_texts_were_cut(results: dict[str, Any]):
     assert "were cut" not in markdown(results)
     for run in results["runs"]:

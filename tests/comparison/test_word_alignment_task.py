@@ -11,6 +11,7 @@ import pytest
 from study_file import Pairs, StudyFile
 
 from hf_xsent import SentenceEmbedder, evaluate
+from hf_xsent.comparison.compare import StudyResults
 from hf_xsent.comparison.process import measure
 from hf_xsent.comparison.report import task_table
 from hf_xsent.comparison.results import collect
@@ -93,6 +94,7 @@ def test_a_study_reports_the_error_rate(study: StudyFile, gold: Path) -> None:
     results = collect(study.read(), runs)
     table = task_table(results, "word_alignment")
     assert "| AER of all |" in table.markdown() and "100 - AER of xxen" in table.markdown()
+    assert not StudyResults(results, study.out).to_pandas().duplicated(["method", "of", "metric"]).any()
 
 
 def test_the_layer_is_not_stated_beside_the_one_that_was_chosen(tiny_encoders: Path, gold: Path) -> None:

@@ -68,6 +68,18 @@ def test_differences_are_those_of_the_figures_and_the_table_marks_clear_ones() -
     assert "no clear difference (mean over group all); model 2 - model 0: " in text
 
 
+@pytest.mark.parametrize("measured", ["model 1", "model 2"])  # the other has another width than the start
+def test_a_table_has_what_any_later_model_has_beyond_the_first(measured: str) -> None:
+    reports = _reports(Noisy(0.5), Noisy(0.3), Noisy(0.5, seed=1))
+    reports[measured].groups["all"]["cosine"] = 0.75
+    task = RetentionTask([PairSet("en-en", ["a"], ["b"])])
+    for report in reports.values():
+        for metrics in (*report.groups.values(), *report.languages.values(), *report.differences.values()):
+            metrics["score"] = metrics.pop("mean")
+    (line,) = (line for line in comparison_table(task, reports).splitlines() if line.startswith("cosine"))
+    assert line.split() == ["cosine", "with", "the", "start,", "mean", "of", "all", "0.75"]
+
+
 def test_a_verdict_names_other_metrics_that_clearly_got_worse() -> None:
     reports = _reports(Noisy(0.5), Noisy(0.3))
     reports["model 1"].differences["all"] |= {"forward": [-5.0, -9.0, -1.0], "backward": [-5.0, -9.0, 1.0]}

@@ -146,6 +146,14 @@ def test_results_are_published_under_the_name_of_their_data(tmp_path: Path, monk
     assert _data_name(task, ["a/x.sw,b/x.en"]) == "x.sw,x.en"
 
 
+def test_results_of_a_data_set_in_other_languages_stay_apart_on_the_hub(trained: Path, results: Path) -> None:
+    own = json.loads(results.read_text("utf-8"))["runs"][0]
+    other = own | {"languages": {"fra": own["languages"]["deu"]}, "data_fingerprint": "other"}
+    results.write_text(json.dumps({"runs": [own, other]}), "utf-8")
+    (index,) = ModelCard(_card(trained, results=[results])).data.to_dict()["model-index"]
+    assert [(one["dataset"]["config"], len(one["metrics"])) for one in index["results"]] == [("deu", 1), ("fra", 1)]
+
+
 def test_the_examples_of_a_card_are_in_its_languages(exported: Path) -> None:
     facts = replace(ModelFacts.read(exported), languages=["en", "tr", "sw"])
     card = str(render_card(facts, encoding_facts(exported), "org/mine"))

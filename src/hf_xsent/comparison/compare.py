@@ -51,9 +51,8 @@ class StudyResults:
             | {"heading": self.data["tasks"][task]["headings"].get(metric, metric), "score": mean, "sd": sd}
             | {"seeds": len(row["seeds"]), **self._difference(row, task, name, metric)}
             for row in self.data["summary"]
-            for part in ("languages", "groups")
-            for task, of_task in row[part].items()
-            for name, metrics in of_task.items()
+            for task, groups in row["groups"].items()
+            for name, metrics in (row["languages"][task] | groups).items()
             for metric, (mean, sd) in metrics.items()
         ]
         return DataFrame(rows)

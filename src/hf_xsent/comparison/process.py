@@ -23,7 +23,6 @@ from hf_xsent.logs import configure_logging
 from hf_xsent.models.dual_pivot import DualPivotConfig, DualPivotForSentenceEmbedding
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import load_tokenizer
-from hf_xsent.models.text_encoder import SupportsEncode
 from hf_xsent.runs.claim import claim
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache
@@ -102,7 +101,7 @@ def _precision(run: Run) -> str:
     return "bfloat16" if run.recipe.get("bf16") is True else "auto" if half else "float32"
 
 
-def with_features(run: Run, embedder: SentenceEmbedder) -> SupportsEncode:
+def with_features(run: Run, embedder: SentenceEmbedder) -> SentenceEmbedder:
     """Return an encoder that reads cached features if a dual pivot's recipe names a ``features`` folder."""
     folder, model = run.recipe.get("features"), embedder.model
     if folder in (None, "none") or not isinstance(model, DualPivotForSentenceEmbedding):

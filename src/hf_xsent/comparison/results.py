@@ -101,12 +101,14 @@ def _over_seeds(seeds: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str,
 
 def _task(name: str, options: Record, records: Sequence[Record]) -> dict[str, Any]:
     """Describe a task and the columns of its table: all scores on the full set, and the main score of each group."""
-    scores = next((record["scores"][name] for record in records if name in record["scores"]), None)
-    if scores is None:
+    measured = [record["scores"][name] for record in records if name in record["scores"]]
+    if not measured:
         return {"options": options, "columns": []}
+    scores = measured[0]
     groups, main, headings = scores["groups"], TASKS[name].main_metric, TASKS[name].headings
     full = next(group for group in groups if groups[group] == groups.get("all", groups[group]))  # such as 36
-    others = [metric for metric in headings if metric not in (main, "pairs") and metric in groups[full]]
+    known = {metric for of_run in measured for metric in of_run["groups"][full]} - {main, "pairs"}
+    others = [metric for metric in headings if metric in known]  # retention lacks some for runs of another width
     rest = [group for group in groups if groups[group] != groups[full]]
     return {
         "options": options,

@@ -138,7 +138,8 @@ def identify_recipe(recipe: Recipe, trained: bool) -> dict[str, Any]:
     """Return the settings of a recipe that decide its results, with the contents of the files that it names."""
     training, data, method = recipe.training, recipe.data, identify_method(recipe.config)
     identity: dict[str, Any] = {"model": identify_model(str(recipe.start.model))}
-    identity |= {"half": training.bf16 or training.fp16, "features": data.features == "none"}  # float32 without a cache
+    features = {None: False, "none": True}.get(data.features, "float16")  # a stated folder also caches test texts
+    identity |= {"half": training.bf16 or training.fp16, "features": features}
     if not trained:
         return identity | {name: method[name] for name in method if name.partition(".")[0] in _OF_STARTS}
     identity |= {"method": method, "training": identify_training(training) | identify_retention(training)}

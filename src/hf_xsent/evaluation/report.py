@@ -193,8 +193,9 @@ def comparison_table(task: EvaluationTask, reports: Mapping[str, Report]) -> str
         differences = reports[others[0]].differences
         group = _overall(differences)
         further = [(group, key) for key in task.headings if key in differences[group] and key != metric]
-        for of, means in reports[others[0]].groups.items():  # what only a later model has
-            further += [(of, key) for key in means if key not in reports[first].groups[of]]
+        for of, means in reports[first].groups.items():  # what only later models have
+            later = {key for other in others for key in reports[other].groups[of]}
+            further += [(of, key) for key in task.headings if key in later - means.keys()]
         figures += [(f"{task.headings[key]}, mean of {of}", of, key) for of, key in further]
     rows: list[list[object]] = []
     few = clear = False

@@ -124,16 +124,18 @@ def _result(report: Report, measured: str) -> EvalResult | None:
     """Return the mean over all measured languages, or over those that the Hub has; None if the items are too few."""
     task = TASKS[report.task]
     metric, name = _ON_THE_HUB[report.task]
-    group = _GROUP_ON_THE_HUB.get(report.task, "all")
-    if group in report.groups:
-        measured = measured if group == "all" else group
-    mean = report.groups.get(group) or report.groups.get("all") or next(iter(report.groups.values()))
+    group, members = "all", [*report.languages]
+    if (comparable := _GROUP_ON_THE_HUB.get(report.task)) in report.groups:
+        group = measured = comparable
+        members = [*task.groups[group]]
+    mean = report.groups[group]
     if mean["pairs"] < LEAST_ITEMS:
         return None
     return EvalResult(
         task_type="information-retrieval" if task.name == "retrieval" else "sentence-similarity",
         dataset_type=report.data or report.task,
         dataset_name=f"{_own_data(report) or task.title} ({measured})",
+        dataset_config=", ".join(members),  # huggingface_hub merges results with equal type, config and split
         dataset_split="test",
         metric_type=metric,
         metric_value=round(mean[task.main_metric], 2),

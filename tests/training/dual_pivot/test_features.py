@@ -14,6 +14,7 @@ from tokenizers import normalizers
 from hf_xsent import DualPivotForPreTraining, SentenceEmbedder
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError
+from hf_xsent.evaluation.task import ModelEncoder, count_cut
 from hf_xsent.models.loading import load_tokenizer
 from hf_xsent.training.dual_pivot import features as features_module
 from hf_xsent.training.dual_pivot.features import CachedEncoder, FeatureCache, FeatureRows
@@ -45,11 +46,11 @@ def test_what_a_killed_run_encoded_is_not_encoded_again(
     monkeypatch.setattr(features_module, "_BLOCK", 4)
     encode, seen = cache.embedder.encode, []
 
-    def killed_in_the_third_block(block: Sequence[str]) -> np.ndarray:
+    def killed_in_the_third_block(block: Sequence[str], **options: str) -> np.ndarray:
         seen.append(list(block))
         if len(seen) == 3:
             raise KeyboardInterrupt
-        return encode(block)
+        return encode(block, **options)
 
     monkeypatch.setattr(cache.embedder, "encode", killed_in_the_third_block)
     with pytest.raises(KeyboardInterrupt):
@@ -105,11 +106,16 @@ def test_float16_is_close_and_half_as_large(cache: FeatureCache, sentences: list
     assert 2 * half.layer_sums(sentences).sums.nbytes == cache.layer_sums(sentences).sums.nbytes
 
 
-def test_embeddings_from_features_have_the_width_of_the_start(cache: FeatureCache, sentences: list[str]) -> None:
-    model = cache.embedder.model
-    model.config.dim = 8
-    expected = SentenceEmbedder(model, cache.embedder.tokenizer).encode(sentences)
-    np.testing.assert_allclose(CachedEncoder(cache, model).encode(sentences), expected, atol=1e-5)
+@pytest.mark.parametrize("role", ["", "query", "document"])
+def test_embeddings_from_features_are_those_of_the_model(cache: FeatureCache, sentences: list[str], role: str) -> None:
+    model, texts = cache.embedder.model, [*sentences, " ".join(sentences)]
+    model.config.dim, model.config.prompts = 8, {"query": "Who eats bread? ", "document": "It is cold. "}
+    read, expected = map(ModelEncoder, (CachedEncoder(cache, model), SentenceEmbedder(model, cache.embedder.tokenizer)))
+    for _ in range(2):  # encoded, and from the cache
+        np.testing.assert_allclose(read.as_role(role, texts), expected.as_role(role, texts), atol=1e-5)
+        inputs = [(role, text) for text in texts]
+        assert count_cut(read, inputs) == count_cut(expected, inputs) and texts[-1] in "".join(read.embedder.cut)
+        read = ModelEncoder(CachedEncoder(cache, model))
 
 
 def test_what_cannot_be_is_an_error(cache: FeatureCache, model: DualPivotForPreTraining) -> None:

@@ -6,7 +6,7 @@ The layer sums of a sentence are L + 1 vectors: for the embeddings and each laye
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -95,21 +95,21 @@ class FeatureCache:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         pieces = sorted(tokenizer.get_vocab().items()) if backend is None else backend.to_str()
         max_length = model.config.max_length
-        prompt = {"prompt": model.config.default_prompt} if model.config.default_prompt else {}
-        self._made_from = {"encoder": encoder, "max_length": max_length, "dtype": dtype, **prompt}
+        self._made_from = {"encoder": encoder, "max_length": max_length, "dtype": dtype}
         self._made_from["reads"] = digest([plain(config), pieces])
         self.store = Store(folder)
 
-    def layer_sums(self, sentences: Sequence[str]) -> LayerSums:
-        """Return the layer sums of these sentences; encode them if they are missing."""
+    def layer_sums(self, sentences: Sequence[str], prompt: str | None = None) -> LayerSums:
+        """Return the layer sums of these sentences, with the default prompt unless stated; encode missing ones."""
         if not len(sentences):
             raise DataError("the list of sentences to encode is empty")
         key, identities = _hashes(sentences)
-        name = f"{digest({**self._made_from, 'sentences': key})}.npy"
-        sums = self.store.get(name, partial(self._encode, sentences), _read_sums, resumes=True)
+        prompt = self.embedder.prompt if prompt is None else prompt
+        name = f"{digest({**self._made_from, **({'prompt': prompt} if prompt else {}), 'sentences': key})}.npy"
+        sums = self.store.get(name, partial(self._encode, sentences, prompt), _read_sums, resumes=True)
         return LayerSums(key, sums, identities)
 
-    def _encode(self, sentences: Sequence[str], path: Path) -> None:
+    def _encode(self, sentences: Sequence[str], prompt: str, path: Path) -> None:
         """Append block by block to an array file, whose size shows how far an interrupted encoding has come."""
         header = BytesIO()
         shape = (len(sentences), *self.embedder.shape)
@@ -125,7 +125,8 @@ class FeatureCache:
             with Progress(total=len(sentences), initial=done, desc="encoding", unit=" sentences", delay=2) as bar:
                 for start in range(done, len(sentences), _BLOCK):
                     block = sentences[start : start + _BLOCK]
-                    encoded = self.embedder.encode(block).reshape(-1, *self.embedder.shape).astype(self.dtype)
+                    vectors = self.embedder.encode(block, prompt=prompt)
+                    encoded = vectors.reshape(-1, *self.embedder.shape).astype(self.dtype)
                     self._check_finite(encoded, block)
                     file.write(encoded.tobytes())
                     file.flush()
@@ -208,19 +209,25 @@ def threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class CachedEncoder:
+class CachedEncoder(SentenceEmbedder):
     """An encoder for evaluation that reads layer sums from the cache, which several extractions may share."""
 
+    model: DualPivotForSentenceEmbedding
+
     def __init__(self, cache: FeatureCache, model: DualPivotForSentenceEmbedding) -> None:
-        self.cache, self.model = cache, model
+        super().__init__(model, cache.embedder.tokenizer)
+        self.cache = cache
 
     @torch.inference_mode()
-    def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """Return one embedding per sentence."""
-        sums, device = self.cache.layer_sums(sentences).sums, self.model.device
+    def encode_views(self, sentences: Iterable[str], *_: Any, **__: Any) -> list[np.ndarray]:
+        """Return one embedding per sentence, of the only view of the model."""
+        texts = list(sentences)
+        if self.cut is not None:
+            self._tokenize(texts)  # collects the texts that are cut, also those in the cache
+        sums, device = self.cache.layer_sums(texts, self.prompt).sums, self.model.device
         with evaluating(self.model):
             vectors = [
                 self.model.extract(torch.from_numpy(sums[start : start + _BLOCK].copy()).to(device))
                 for start in range(0, len(sums), _BLOCK)
             ]
-        return torch.cat(vectors)[:, : self.model.config.dim].float().cpu().numpy()
+        return [torch.cat(vectors)[:, : self.width].float().cpu().numpy()]
