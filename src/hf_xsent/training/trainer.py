@@ -22,6 +22,7 @@ from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
 from hf_xsent.evaluation.pairs import retrieval_by_language
 from hf_xsent.evaluation.task import Metrics
+from hf_xsent.models.adapters import refuse_other_adapters
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
@@ -96,6 +97,7 @@ class AlignmentTrainer(RunTrainer):
                 f"{type(model).__name__} has no objectives to train: make the model by "
                 "SentenceEncoderForPreTraining.from_pretrained"
             )
+        refuse_other_adapters(model, model.config.lora_rank)
         processing_class = processing_class or model.find_tokenizer()
         if processing_class is None:
             raise DataError("the model's folder has no tokenizer: pass one as processing_class")
