@@ -22,7 +22,6 @@ from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
 from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
 from hf_xsent.evaluation.pairs import retrieval_by_language
 from hf_xsent.evaluation.task import Metrics
-from hf_xsent.models.adapters import refuse_other_adapters
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.loading import check_tokenizer
 from hf_xsent.models.pretraining import AlignmentOutput, SentenceEncoderForPreTraining
@@ -97,7 +96,6 @@ class AlignmentTrainer(RunTrainer):
                 f"{type(model).__name__} has no objectives to train: make the model by "
                 "SentenceEncoderForPreTraining.from_pretrained"
             )
-        refuse_other_adapters(model, model.config.lora_rank)
         processing_class = processing_class or model.find_tokenizer()
         if processing_class is None:
             raise DataError("the model's folder has no tokenizer: pass one as processing_class")
@@ -126,7 +124,7 @@ class AlignmentTrainer(RunTrainer):
         )  # fmt: skip
         model.freeze(args.frozen_layers, args.frozen_word_embeddings)
         if not any(weight.requires_grad for weight in model.parameters()):
-            raise RecipeError(f"frozen_layers {args.frozen_layers} freezes all weights: freeze fewer layers")
+            raise RecipeError("all weights are frozen: lower frozen_layers, or unfreeze some by requires_grad_(True)")
         data: Any = (train_dataset, eval_dataset)
         super().__init__(model, args, collator, *data, processing_class, callbacks=callbacks, optimizers=optimizers)
         model.tokenizer = processing_class
