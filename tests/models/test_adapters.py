@@ -165,12 +165,25 @@ def test_an_adapter_of_another_library_is_neither_trained_nor_saved(
     if targets == "key":
         model.encoder.add_adapter(peft.IA3Config(target_modules=[targets], feedforward_modules=[]), "other")
     else:
-        model.add_adapter(peft.LoraConfig(r=2, target_modules=[targets], use_dora=True), "other")
+        name = "other" if targets == "word_embeddings" else "default"
+        model.add_adapter(peft.LoraConfig(r=2, target_modules=[targets], use_dora=name == "default"), name)
     arguments = TrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")
     for use in (lambda: AlignmentTrainer(model, arguments, {"de": pairs}), lambda: model.save_pretrained(tmp_path)):
         with pytest.raises(RecipeError, match="^the model has an adapter, which no checkpoint would hold: merge it"):
             use()
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_model_whose_adapter_was_merged_or_deleted_is_saved(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    model = SentenceEncoderForPreTraining.from_pretrained(encoder_folders["bert"])
+    expected = model.encode(["a dog"])
+    config = peft.LoraConfig(r=2, target_modules=["query"])
+    model.encoder = peft.get_peft_model(model.encoder, config).merge_and_unload()
+    model.add_adapter(config)
+    model.delete_adapter("default")
+    model.save_pretrained(tmp_path)
+    assert (SentenceEmbedder.from_pretrained(str(tmp_path)).encode(["a dog"]) == expected).all()
 
 
 def test_without_peft_the_way_out_is_an_error(

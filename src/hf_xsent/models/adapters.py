@@ -25,8 +25,8 @@ def add_adapters(encoder: PreTrainedModel, rank: int) -> None:
 
 def refuse_other_adapters(model: nn.Module, rank: int | None = None) -> None:
     """Raise an error if a model has adapters besides those that ``add_adapters`` adds for ``rank``."""
-    ours = None if rank is None else ["default"]
-    if any([*getattr(layer, "lora_A", ())] != ours for layer in _adapted(model).values()):
+    by_transformers = any(getattr(module, "_hf_peft_config_loaded", False) for module in model.modules())
+    if by_transformers or (rank is None and any(hasattr(module, "peft_config") for module in model.modules())):
         raise RecipeError(
             "the model has an adapter, which no checkpoint would hold: merge it, or train one by "
             "from_backbone(name, lora_rank=16)"
@@ -57,4 +57,4 @@ def merge_adapters(encoder: PreTrainedModel) -> None:
 
 
 def _adapted(module: nn.Module) -> dict[str, Any]:
-    return {name: layer for name, layer in module.named_modules() if hasattr(layer, "base_layer")}
+    return {name: layer for name, layer in module.named_modules() if "default" in getattr(layer, "lora_A", ())}

@@ -90,7 +90,7 @@ class RunTrainer(SavingTrainer):
         raise RecipeError("predict does not work here: call evaluate for scores, or the model's encode for embeddings")
 
     def hyperparameter_search(self, *_: Any, **__: Any) -> Any:
-        """Raise an error: each run needs a model and a folder of its own, which ``compare`` gives it."""
+        """Raise an error: each run needs a new model and folder, which ``compare`` gives it."""
         raise RecipeError("hyperparameter_search does not work here: compare settings by hf_xsent.compare")
 
     def write_card(self, folder: Path) -> None:
