@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, TrainingArguments
 
-from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead, export_sentence_transformer
+from hf_xsent import (
+    AlignmentTrainer,
+    DapForSentenceEmbedding,
+    SentenceEmbedder,
+    SentenceEncoderForPreTraining,
+    XlmrWithRTLHead,
+    export_sentence_transformer,
+)
 from hf_xsent.data.sampling.collators import PairCollator
-from hf_xsent.errors import MissingExtraError
+from hf_xsent.errors import MissingExtraError, RecipeError
 from hf_xsent.models.adapters import plain_weights
 
 Pairs = list[tuple[str, str]]
@@ -146,6 +153,37 @@ def test_a_merged_encoder_trains(tiny_encoders: Path, sentences: list[str]) -> N
     model.add_adapters()
     model.freeze(0)
     assert all("lora_" in name for name, weight in model.encoder.named_parameters() if weight.requires_grad)
+
+
+@pytest.mark.parametrize("rank", [None, 2])
+@pytest.mark.parametrize("targets", ["query", "word_embeddings", "key"])
+def test_an_adapter_of_another_library_is_neither_trained_nor_saved(
+    encoder_folders: dict[str, Path], tmp_path: Path, pairs: Pairs, rank: int | None, targets: str
+) -> None:
+    peft = pytest.importorskip("peft")
+    model = SentenceEncoderForPreTraining.from_pretrained(encoder_folders["bert"], lora_rank=rank)
+    if targets == "key":
+        model.encoder.add_adapter(peft.IA3Config(target_modules=[targets], feedforward_modules=[]), "other")
+    else:
+        name = "other" if targets == "word_embeddings" else "default"
+        model.add_adapter(peft.LoraConfig(r=2, target_modules=[targets], use_dora=name == "default"), name)
+    arguments = TrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")
+    for use in (lambda: AlignmentTrainer(model, arguments, {"de": pairs}), lambda: model.save_pretrained(tmp_path)):
+        with pytest.raises(RecipeError, match="^the model has an adapter, which no checkpoint would hold: merge it"):
+            use()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_model_whose_adapter_was_merged_or_deleted_is_saved(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    model = SentenceEncoderForPreTraining.from_pretrained(encoder_folders["bert"])
+    expected = model.encode(["a dog"])
+    config = peft.LoraConfig(r=2, target_modules=["query"])
+    model.encoder = peft.get_peft_model(model.encoder, config).merge_and_unload()
+    model.add_adapter(config)
+    model.delete_adapter("default")
+    model.save_pretrained(tmp_path)
+    assert (SentenceEmbedder.from_pretrained(str(tmp_path)).encode(["a dog"]) == expected).all()
 
 
 def test_without_peft_the_way_out_is_an_error(

@@ -256,8 +256,11 @@ def test_calls_that_cannot_be_meant_are_one_sentence(model: Any, tmp_path: Path,
     with pytest.raises(RecipeError, match=r"^args takes TrainingArguments, such as TrainingArguments\('runs/mine'\)"):
         AlignmentTrainer(model, str(tmp_path / "run"), {"de": pairs})
     arguments = AlignmentTrainingArguments(output_dir=str(tmp_path), use_cpu=True)
+    trainer = AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer)
     with pytest.raises(RecipeError, match="^predict does not work here: call evaluate"):
-        AlignmentTrainer(model, arguments, {"de": pairs}, None, model.tokenizer).predict(pairs)
+        trainer.predict(pairs)
+    with pytest.raises(RecipeError, match="^hyperparameter_search does not work here: compare settings by"):
+        trainer.hyperparameter_search()
 
 
 def test_weights_that_lose_small_updates_are_warned_of(

@@ -51,6 +51,12 @@ def test_a_run_from_python_gets_our_card(
     monkeypatch.setattr(hub_trainer, "upload_folder", lambda **_: Path("/nowhere/file").read_text())
     with pytest.raises(OutputError, match=r"^org/tiny is not fully uploaded \(.*No such file.*\): call push_to_hub"):
         trainer.push_to_hub()
+    branches: list[str] = []
+    monkeypatch.setattr(hub_trainer, "create_branch", lambda *_, branch, **__: branches.append(branch))
+    for revision in ("refs/pr/1", "next"):
+        with pytest.raises(OutputError, match="is not fully uploaded"):
+            trainer.push_to_hub(revision=revision)
+    assert branches == ["next"]
     trainer.create_model_card()  # saves the model, too
     card = ModelCard((tmp_path / "out" / "README.md").read_text("utf-8"))
     assert (tmp_path / "out/model.safetensors").is_file() and card.data.language == ["de", "en"]
@@ -134,7 +140,7 @@ def test_push_to_hub_sends_model_and_card(encoder_folders: dict[str, Path], pair
     )
     command += f"--cache_dir {tmp_path}/cache --clean false --dev_pairs 0 --objectives translation_ranking=1 "
     command += "--per_device_train_batch_size 4 --push_to_hub --hub_model_id org/tiny --hub_private_repo true "
-    command += "--save_steps 1 --eval_strategy no --hub_strategy every_save"
+    command += "--save_steps 1 --eval_strategy no --hub_strategy every_save --hub_revision next"
     with LocalHub() as hub:
         code = f"from hf_xsent_cli import program; program({['pretrain', *command.split()]!r})"
         program, environment = [sys.executable, "-c", code], environment_of(hub, tmp_path)
@@ -142,12 +148,12 @@ def test_push_to_hub_sends_model_and_card(encoder_folders: dict[str, Path], pair
         assert done.returncode == 0, done.stderr
         assert TOKEN not in done.stdout + done.stderr
         assert hub.repositories["org/tiny"].private
-        card = ModelCard(hub.text("org/tiny", "README.md"))
+        card = ModelCard(hub.text("org/tiny", "README.md", "next"))
         assert "picks its translation" in card.text and str(tmp_path) not in card.text
         assert card.data.language == ["de", "en"]
-        config = json.loads(hub.text("org/tiny", "config.json"))  # a plain encoder, which opens without our code
+        config = json.loads(hub.text("org/tiny", "config.json", "next"))  # a plain encoder, opened without our code
         assert config["model_type"] == "bert" and config["hf_xsent"]["model_type"] == "alignment"
-        files = {*hub.repositories["org/tiny"].files("main")[1]}
+        files = {*hub.repositories["org/tiny"].files("next")[1]}
         assert {"modules.json", "recipe.yaml", "metrics.jsonl"} <= files
         assert not {"heads.safetensors", "run_state.json", "training_args.bin"} & files
         assert not any(name.startswith("checkpoint-") for name in files)

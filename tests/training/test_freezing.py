@@ -81,8 +81,12 @@ def test_gradients_above_are_those_of_the_whole_model(
 
 
 def test_a_model_with_nothing_to_train_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="^frozen_layers 3 freezes all weights: freeze fewer layers$"):
+    with pytest.raises(RecipeError, match="^all weights are frozen: lower frozen_layers, or unfreeze some by"):
         _trainer(encoder_folders["bert"], tmp_path, frozen_layers=3)
+    trainer = _trainer(encoder_folders["bert"], tmp_path)
+    trainer.model.requires_grad_(False)
+    with pytest.raises(RecipeError, match="^all weights are frozen"):
+        AlignmentTrainer(trainer.model, trainer.args)
     with pytest.raises(RecipeError, match="^frozen_layers 4 does not fit: this encoder has 3 layers$"):
         _trainer(encoder_folders["bert"], tmp_path, frozen_layers=4)
 

@@ -141,10 +141,12 @@ def test_a_start_that_truncates_embeddings_teaches_whole_ones(
     arguments = TrainingArguments(
         str(tmp_path / "run"), max_steps=1, use_cpu=True, report_to="none", save_strategy="no"
     )
-    teachers = {objective: folder if objective == "distillation" else None}
-    trainer = AlignmentTrainer(model, arguments, {"de": pairs}, teachers=teachers)
-    trainer.train()
-    assert model.encode(["a dog"]).shape == (1, 16), "it truncates as the start does"
+    start, theirs = SentenceEncoderForPreTraining.from_pretrained(folder), SentenceTransformer(folder, device="cpu")
+    of_distillation = [folder, start, start.encode, theirs, theirs.encode]
+    for teacher in of_distillation if objective == "distillation" else [None]:
+        trainer = AlignmentTrainer(model, arguments, {"de": pairs}, teachers={objective: teacher})
+        trainer.train(overwrite=True)
+        assert model.encode(["a dog"]).shape == (1, 16), "it truncates as the start does"
 
 
 def test_a_teacher_of_another_width_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
@@ -154,6 +156,15 @@ def test_a_teacher_of_another_width_is_refused(encoder_folders: dict[str, Path],
         ModelError, match="has embeddings of width 12, the student of 32: choose models of equal width$"
     ):
         _vectors(folder, encoder)
+
+
+def test_a_teacher_in_memory_that_does_not_fit_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:
+    encoder = encoder_folders["bert"]
+    given: Any = SentenceTransformer(str(_dense(encoder, tmp_path / "dense", 12)), device="cpu")
+    with pytest.raises(ModelError, match="the teacher SentenceTransformer has embeddings of width 12, the student of"):
+        _vectors(given, encoder)
+    with pytest.raises(ModelError, match="^the teacher DistilBertModel has no encode: give a folder"):
+        _vectors(DistilBertModel.from_pretrained(_other_family(encoder, tmp_path / "other")), encoder)
 
 
 def test_a_teacher_that_wants_to_know_the_language_is_refused(encoder_folders: dict[str, Path], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from hf_xsent.compat import mark_initialized
-from hf_xsent.errors import import_extra
+from hf_xsent.errors import RecipeError, import_extra
 
 
 def add_adapters(encoder: PreTrainedModel, rank: int) -> None:
@@ -21,6 +21,16 @@ def add_adapters(encoder: PreTrainedModel, rank: int) -> None:
     for name, module in encoder.named_modules():
         if ".lora_" in name:
             mark_initialized(module)
+
+
+def refuse_other_adapters(model: nn.Module, rank: int | None = None) -> None:
+    """Raise an error if a model has adapters besides those that ``add_adapters`` adds for ``rank``."""
+    by_transformers = any(getattr(module, "_hf_peft_config_loaded", False) for module in model.modules())
+    if by_transformers or (rank is None and any(hasattr(module, "peft_config") for module in model.modules())):
+        raise RecipeError(
+            "the model has an adapter, which no checkpoint would hold: merge it, or train one by "
+            "from_backbone(name, lora_rank=16)"
+        )
 
 
 def plain_weights(module: nn.Module, state: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
@@ -47,4 +57,4 @@ def merge_adapters(encoder: PreTrainedModel) -> None:
 
 
 def _adapted(module: nn.Module) -> dict[str, Any]:
-    return {name: layer for name, layer in module.named_modules() if hasattr(layer, "base_layer")}
+    return {name: layer for name, layer in module.named_modules() if "default" in getattr(layer, "lora_A", ())}

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hf_xsent.errors import ModelError, RecipeError, shortened
 from hf_xsent.files import remove, write_json
-from hf_xsent.models.adapters import plain_weights
+from hf_xsent.models.adapters import plain_weights, refuse_other_adapters
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import SETTINGS, forget_last_call, load_config, quiet_loading, split_config
 from hf_xsent.models.sentence_transformer_files import write_modules, write_own_module
@@ -50,6 +50,7 @@ def save_model(
     the same files, but its config.json is of our type, so that only this package opens it. If the folder holds an
     export, its facts, its card and its files of other formats, which are of other weights, are removed.
     """
+    refuse_other_adapters(model, model.config.lora_rank)
     is_export = (folder / RUN_FACTS).is_file() and not (folder / RUN_STATE_FILE).is_file()
     for name in (*_OF_OTHER_WEIGHTS, RUN_FACTS) if is_export else ():
         remove(folder / name)

@@ -16,6 +16,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from hf_xsent.errors import ModelError, RecipeError, UnsupportedModuleError, did_you_mean
 from hf_xsent.files import is_local
+from hf_xsent.models.adapters import refuse_other_adapters
 from hf_xsent.models.families import family
 from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.linear_map import LinearMap
@@ -96,11 +97,7 @@ class SavedModel(PreTrainedModel):
         encoder = getattr(model[0].auto_model, "encoder", None)
         if not isinstance(encoder, PreTrainedModel):  # else the whole is a model of this package
             encoder = model[0].auto_model
-        if getattr(encoder, "_hf_peft_config_loaded", False):
-            raise RecipeError(
-                "the SentenceTransformer has an adapter, which no checkpoint would hold: merge it, or train one by "
-                "from_backbone(name, lora_rank=16)"
-            )
+        refuse_other_adapters(encoder)
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler = None  # no embedding uses it, and trained weights need a gradient in every step
         longest = family(encoder.config).max_length(encoder.config)

@@ -49,7 +49,8 @@ class AlignmentLoss(nn.Module):
                 f"AlignmentLoss takes a SentenceTransformer: train {type(model).__name__} by AlignmentTrainer"
             )
         self.model = model
-        width: Any = model.get_embedding_dimension()
+        with model.truncate_embeddings(None):  # only encode truncates
+            width: Any = model.get_embedding_dimension()
         weighted: Any = objectives or {"translation_ranking": 1.0}
         # The trainer's model over an empty encoder builds and checks the objectives.
         empty = BertConfig(vocab_size=1, hidden_size=width, num_hidden_layers=0, num_attention_heads=1)

@@ -18,6 +18,7 @@ from transformers.integrations.integration_utils import (
 
 from hf_xsent.errors import RecipeError
 from hf_xsent.files import refuse_uri
+from hf_xsent.models.adapters import refuse_other_adapters
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.precision import USUAL_WIDTH, bfloat16_is_faster
 from hf_xsent.runs.run import RunState
@@ -163,6 +164,7 @@ def _check_same_precision(arguments: TrainingArguments) -> None:
 def check_trainer(arguments: AlignmentTrainingArguments, model: torch.nn.Module, train: Any, dev: Any) -> None:
     """Refuse arguments that do not fit the model or the pairs."""
     config: AlignmentConfig = model.config  # type: ignore[assignment]
+    refuse_other_adapters(model, config.lora_rank)
     dtypes = {weight.dtype for weight in model.parameters() if weight.requires_grad}
     facts = {
         "no dev pairs": dev is None,

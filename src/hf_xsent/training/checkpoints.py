@@ -120,10 +120,6 @@ class SavingTrainer(HubTrainer):
         if callable(average := getattr(self.optimizer, "eval", None)):
             average()
 
-    def predict(self, *_: Any, **__: Any) -> Any:
-        """Raise an error: measurements are made by ``evaluate``."""
-        raise RecipeError("predict does not work here: call evaluate for scores, or the model's encode for embeddings")
-
     def after_training(self, folder: str | None) -> None:
         """Complete the trained weights before they are saved in a folder, if they are."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from huggingface_hub import upload_folder
+from huggingface_hub import create_branch, upload_folder
 from huggingface_hub.errors import HTTPError
 from transformers import Trainer
 
@@ -27,14 +27,15 @@ class HubTrainer(Trainer):
     """Check access to the Hub before training, and upload only the finished model, never a checkpoint."""
 
     def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
-        """Create the repository before training, so that a missing token or network ends the run at once."""
+        """Create repository and branch before training, so that a missing token or network ends the run at once."""
         try:
             super().init_hf_repo(token, **({} if private is None else {"private": private}))
+            self._create_branch(token, self.args.hub_revision)
         except (OSError, ValueError, HTTPError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise OutputError(
-                f"push_to_hub cannot create the repository ({reason}): sign in with 'hf auth login', check the "
-                "network, or drop push_to_hub and publish the export later"
+                f"push_to_hub cannot create the repository or its branch ({reason}): sign in with 'hf auth login', "
+                "check the network, or drop push_to_hub and publish the export later"
             ) from error
 
     model: Any  # without the wrappers of data parallelism, which are around the model that ``compute_loss`` gets
@@ -64,6 +65,7 @@ class HubTrainer(Trainer):
                 if file.is_file() and not (upload / name).exists():
                     shutil.copy(file, upload)
             try:
+                self._create_branch(token, revision)
                 return upload_folder(
                     repo_id=repository,
                     folder_path=upload,
@@ -77,6 +79,12 @@ class HubTrainer(Trainer):
                     f"{repository} is not fully uploaded ({' '.join(str(error).split())}): call push_to_hub again, or "
                     f"upload the run in {self.args.output_dir} by hf-xsent export, then hf-xsent publish"
                 ) from error
+
+    def _create_branch(self, token: str | None, branch: str | None) -> None:
+        """Create a branch, unless it exists or is a pull request's, which only the Hub creates."""
+        if branch is not None and not branch.startswith("refs/pr/") and self.is_world_process_zero():
+            token = token or self.args.hub_token
+            create_branch(str(self.hub_model_id), branch=branch, token=token, exist_ok=True)
 
     def check_trained(self) -> None:
         """Raise an error before training, when the output folder may hold another run."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from hf_xsent.errors import RecipeError
 from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import load_saved_weights, save_model
 from hf_xsent.runs.origin import Origin
@@ -83,6 +84,14 @@ class RunTrainer(SavingTrainer):
     def after_training(self, folder: str | None) -> None:
         """Note the run for exports and further runs, also of other models over this encoder."""
         self.model.encoder.origin = Origin(folder, facts=facts_of_trainer(self))
+
+    def predict(self, *_: Any, **__: Any) -> Any:
+        """Raise an error: measurements are made by ``evaluate``."""
+        raise RecipeError("predict does not work here: call evaluate for scores, or the model's encode for embeddings")
+
+    def hyperparameter_search(self, *_: Any, **__: Any) -> Any:
+        """Raise an error: each run needs a new model and folder, which ``compare`` gives it."""
+        raise RecipeError("hyperparameter_search does not work here: compare settings by hf_xsent.compare")
 
     def write_card(self, folder: Path) -> None:
         """Write the model card."""

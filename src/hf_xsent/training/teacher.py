@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from os import PathLike
 from typing import Any
 
@@ -23,6 +25,7 @@ from hf_xsent.models.families import family
 from hf_xsent.models.loading import load_config, load_tokenizer, quiet_loading
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.sentence_transformer_files import read_json, stated_settings
+from hf_xsent.models.text_encoder import as_array
 from hf_xsent.objectives.base import SIDES
 from hf_xsent.objectives.registry import objective_class
 from hf_xsent.runs.origin import Origin
@@ -75,7 +78,7 @@ class Teachers:
                 opened = _open(str(given), model.config, arguments)
                 teacher = replace(opened, by_embeddings=not hasattr(settings, "teacher"))
             elif not isinstance(given, Teacher | None):
-                teacher = Teacher(_frozen(getattr(given, "encode", given), model), _source_of(given), True)
+                teacher = Teacher(_encode_of_object(given, model), _source_of(given), True)
             self.by_objective[name] = teacher
             if teacher is not None and hasattr(settings, "teacher"):
                 model.config.objectives = model.config.objectives | {name: replace(settings, teacher=teacher.name)}
@@ -99,10 +102,20 @@ class Teachers:
             encode = (teacher or self.start).encode
             for side in sorted(objective_class(objective).needs.teacher & texts.keys()):
                 if (encode, side) not in vectors:
-                    embeddings = np.asarray(encode(texts[side]), dtype=np.float32)
+                    embeddings = as_array(encode(texts[side])).astype(np.float32, copy=False)
                     vectors[encode, side] = torch.as_tensor(embeddings).to(device)
                 taught[f"{objective}_teacher_{side}"] = vectors[encode, side]
         return taught
+
+
+def _encode_of_object(given: Any, model: Any) -> Encode:
+    """Return the ``encode`` of a teacher in memory; that of a model is checked, a function is taken as it is."""
+    encode: Any = getattr(given, "encode", None if isinstance(given, nn.Module) else given)
+    kind = type(owner := getattr(given, "__self__", given)).__name__
+    if not callable(encode):
+        raise ModelError(f"the teacher {kind} has no encode: give a folder, a Hub id or a model that encodes text")
+    encode = _frozen(encode, model)
+    return _checked(encode, kind, model.config) if hasattr(owner, "encode") else encode
 
 
 def _frozen(encode: Encode, model: nn.Module) -> Encode:
@@ -121,7 +134,7 @@ def _source_of(given: Any) -> str | None:
 
 
 def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArguments) -> Teacher:
-    """Open a teacher and check that it encodes text into embeddings of the student's width."""
+    """Open a teacher by its name."""
     device, precision = arguments.device, "bfloat16" if arguments.bf16 else "float32"
     try:
         config, stated = stated_settings(name_or_path, load_config(name_or_path))
@@ -130,16 +143,24 @@ def _open(name_or_path: str, student: AlignmentConfig, arguments: TrainingArgume
         encode = _open_sentence_transformer(name_or_path, device, error)
     else:
         encode = _encode_of(name_or_path, config, stated, student, device, precision)
+    return Teacher(_checked(encode, repr(name_or_path), student), name_or_path)
+
+
+def _checked(encode: Any, name: str, student: AlignmentConfig) -> Encode:
+    """Check that a teacher encodes text into embeddings of the student's width; truncate none to less."""
+    width = student.encoder_config.hidden_size
     try:
-        width = len(np.asarray(encode(["A sentence."]))[0])
+        found = len(as_array(encode(["A sentence."]))[0])
+        if found < width and "truncate_dim" in signature(encode).parameters:
+            encode = partial(encode, truncate_dim=sys.maxsize)
+            found = len(as_array(encode(["A sentence."]))[0])
     except ModelError as error:
-        raise ModelError(f"the teacher {name_or_path!r} cannot encode text alone: {error}") from error
-    if width != student.encoder_config.hidden_size:
+        raise ModelError(f"the teacher {name} cannot encode text alone: {error}") from error
+    if found != width:
         raise ModelError(
-            f"the teacher {name_or_path!r} has embeddings of width {width}, the student of "
-            f"{student.encoder_config.hidden_size}: choose models of equal width"
+            f"the teacher {name} has embeddings of width {found}, the student of {width}: choose models of equal width"
         )
-    return Teacher(encode, name_or_path)
+    return encode
 
 
 def _encode_of(
@@ -152,8 +173,7 @@ def _encode_of(
 ) -> Encode:
     """Open a model with the pooling that it states; a plain encoder, which states none, embeds like the student."""
     if stated:
-        embedder = SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision)
-        return partial(embedder.encode, truncate_dim=config.hidden_size)  # also of a folder that truncates embeddings
+        return SentenceEmbedder.from_pretrained(name_or_path, device=device, precision=precision).encode
     settings = {name: getattr(student, name) for name in ("pooling", "normalize", "prompts", "default_prompt_name")}
     settings["pooling"] = settings["pooling"].replace("sum", "mean")  # sums of dual pivot have the same cosines
     settings["max_length"] = min(student.max_length, family(config).max_length(config))

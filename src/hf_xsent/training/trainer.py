@@ -124,7 +124,7 @@ class AlignmentTrainer(RunTrainer):
         )  # fmt: skip
         model.freeze(args.frozen_layers, args.frozen_word_embeddings)
         if not any(weight.requires_grad for weight in model.parameters()):
-            raise RecipeError(f"frozen_layers {args.frozen_layers} freezes all weights: freeze fewer layers")
+            raise RecipeError("all weights are frozen: lower frozen_layers, or unfreeze some by requires_grad_(True)")
         data: Any = (train_dataset, eval_dataset)
         super().__init__(model, args, collator, *data, processing_class, callbacks=callbacks, optimizers=optimizers)
         model.tokenizer = processing_class
