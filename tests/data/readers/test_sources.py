@@ -75,7 +75,7 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ("train/pairs", "no such file or folder: train/pairs; if .* Hub, write train/pairs@main"),
         ("fr=both.de-fr", "both.de-fr; join two files by a comma, such as both.de-fr.de,both.de-fr.fr"),
         ({"de": "a,b,c"}, "no such file: a"),
-        ("{language}-tr.tsv", "all-tr.tsv is no file of a language, since 'all' is no code: rename it"),
+        ("{language}-tr.tsv", "all-tr.tsv: 'all' is not a language code: rename the file"),
         (["de=de-en.tsv,", "fr-en.tsv"], "de-en.tsv,: two files are joined by a comma without spaces"),
         ([], "no bitext given"),
         (["README.tsv", "more-de.tsv"], "README.tsv and more-de.tsv have no language code in their names, .*und="),

@@ -171,7 +171,7 @@ def _expand_languages(path: str) -> list[tuple[str, str]]:
     found = [(match["language"], match[0]) for match in matches if match]
     for code, name in found:
         if language_of_tag(code) is None:
-            raise DataError(f"{name} is no file of a language, since {code!r} is no code: rename it, or name the files")
+            raise DataError(f"{name}: {code!r} is not a language code: rename the file, or name those to read")
     return found
 
 
