@@ -158,7 +158,7 @@ def test_a_score_that_the_first_method_lacks_has_a_column(tmp_path: Path):
         runs.append(Run(tmp_path / method, method, "mean", None, UNTRAINED, {"retention": {}}, {"retention": "same"}))
         _write_scores(runs[-1], {"all": {"score": 50.0, **cosine}}, {})
     text = markdown(collect(Study("Widths", Budget(steps=20), (), {"retention": {}}), runs))
-    assert "| method | pooling | score of all | cosine with the start of all |" in text
+    assert "| method | pooling | seeds | score of all | cosine with the start of all |" in text
 
 
 def test_the_report_says_how_many_texts_were_cut(results: dict[str, Any]):

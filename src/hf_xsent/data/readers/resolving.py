@@ -166,8 +166,8 @@ def _expand_languages(path: str) -> list[tuple[str, str]]:
     names = sorted(glob.glob(path.replace("[", "[[]").replace("{language}", "*"), recursive=True))
     matches = [re.fullmatch(patterns[0], name) or re.fullmatch(patterns[1], name) for name in names]
     if not any(matches):
-        joined = "; it cannot be used in two joined paths: name the language, as in de=" + path if "," in path else ""
-        raise DataError(f"no file matches {path}, where {{language}} is a code such as de{joined}")
+        cure = "; it cannot be used in two joined paths: name the language, as in de=" + path if "," in path else ""
+        raise DataError(f"no file matches {path}, where {{language}} is a code such as de{cure}")
     found = [(match["language"], match[0]) for match in matches if match]
     for code, name in found:
         if language_of_tag(code) is None:
