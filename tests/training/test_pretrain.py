@@ -349,6 +349,16 @@ def test_columns_may_name_a_file_of_the_training_pairs_alone(run: Run, pairs: Pa
         run.start(columns={"mine.tsv": "2,1"}, **changes)
 
 
+@pytest.mark.parametrize("key", ["", "papers.csv"])
+def test_columns_by_name_find_the_header_with_the_languages(run: Run, pairs: Pairs, key: str) -> None:
+    rows = [f'"{a}","{b}",{code}\n' for code in ("de", "sw") for a, b in pairs]
+    (run.folder / "papers.csv").write_text("abstract,summary,language\n" + "".join(rows), "utf-8")
+    names = "abstract,summary"
+    columns = {key: names} if key else names.split(",")
+    trainer = run.start(data=f"{run.folder}/papers.csv", columns=columns, dev=f"{run.folder}/papers.csv", max_steps=1)
+    assert [*trainer.train_dataset.languages] == ["de", "sw"]
+
+
 def test_dev_pairs_of_a_data_set_are_its_validation_split(run: Run, pairs: Pairs) -> None:
     parts = {"train": pairs[:10], "validation": pairs[10:]}
     DatasetDict(

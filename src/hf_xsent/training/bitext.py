@@ -66,10 +66,11 @@ def _sources(
     train: Any, dev: Any, target_language: str, columns: Any, others: bool = False
 ) -> tuple[list[BitextSource], list[BitextSource]]:
     """Return the sources of training and of dev pairs; ``columns`` may name those of either, and perhaps ``others``."""
-    both = [
-        [] if data is None else [*chain(*resolve_sources(data, target_language=target_language, split=split).values())]
-        for split, data in zip(SPLITS.values(), (train, dev), strict=True)
-    ]
+    both = []
+    for split, data in zip(SPLITS.values(), (train, dev), strict=True):
+        options: dict[str, Any] = {"target_language": target_language, "columns": columns, "split": split}
+        resolved = {} if data is None else resolve_sources(data, **options, others=True)
+        both.append([*chain(*resolved.values())])
     sources = state_columns(chain(*both), columns, others)
     for source in sources:
         if (tag := subtags_of(source.language)) == subtags_of(target_language) != ("und",):

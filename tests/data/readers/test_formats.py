@@ -10,6 +10,7 @@ import tracemalloc
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 import pyarrow as pa
@@ -195,6 +196,21 @@ def test_links_and_negatives_are_read_from_every_format_of_records(tmp_path: Pat
         datasets.Dataset.from_list([records[0] | {"links": "0-9"}]).to_parquet(str(tmp_path / "pairs.parquet"))
         with pytest.raises(DataError, match=r"pairs\.parquet:1: the link 0-9 is outside the target"):
             list(read_pairs(_source(tmp_path / "pairs.parquet")))
+
+
+@pytest.mark.parametrize("columns", [("target", "source"), (1, 0)])
+def test_links_and_negatives_are_exchanged_with_the_sides(tmp_path: Path, columns: tuple[int | str, int | str]) -> None:
+    record = {"source": "a dog", "target": "ein Hund", "links": "0-0 0-1", "source_negatives": ["a cat"]}
+    path = _file(tmp_path, "pairs.jsonl", json.dumps(record))
+    rows = list(read_linked_pairs(_source(path, columns=columns)))
+    assert rows == [("ein Hund", "a dog", "0-0 1-0", None, ["a cat"], None, None)]
+
+
+@pytest.mark.parametrize("columns", [None, ("source", "target")])
+def test_lines_without_a_tab_are_named_also_with_names_of_columns(tmp_path: Path, columns: Any) -> None:
+    path = _file(tmp_path, "pairs.txt", "source,target\nein Hund,a dog\n")
+    with pytest.raises(DataError, match=r"pairs\.txt:1: no column 1 .*since the line has 1"):
+        list(read_pairs(_source(path, columns=columns)))
 
 
 def test_tsv_columns_by_number_and_name(tmp_path: Path) -> None:

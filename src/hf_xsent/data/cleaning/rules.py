@@ -172,7 +172,9 @@ class PairRules:
 class CleaningRules(PairRules):
     """Rules that remove pairs of training data."""
 
-    repeated: bool = setting(True, "Remove repeated pairs, ignoring case and whitespace; links and negatives stay.")
+    repeated: bool = setting(
+        True, "Remove repeated pairs, ignoring case and whitespace; the first with links or negatives stays."
+    )
 
 
 def rules_by_name(rules: Sequence[str]) -> dict[str, Any]:

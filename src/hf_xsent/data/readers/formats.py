@@ -29,7 +29,7 @@ from hf_xsent.data.readers.columns import (
     names_of_sides,
 )
 from hf_xsent.data.readers.compression import lines_or_errors
-from hf_xsent.data.readers.fields import LEDGER, LICENCE, LICENSE, PAIR_FIELDS, LinkedPair, checked_pair
+from hf_xsent.data.readers.fields import LEDGER, LICENCE, LICENSE, PAIR_FIELDS, LinkedPair, checked_pair, exchange_sides
 from hf_xsent.data.readers.records import (
     names_of,
     names_of_parquet,
@@ -84,7 +84,9 @@ def by_language(source: BitextSource) -> list[BitextSource]:
     """Return a source for each language in the column ``language`` or ``lang``, else of the names of its columns."""
     names = _names(source)
     if (column := language_column(names)) is None:
-        code = language_of_columns(tuple(names_of_sides(names)), source.target_language)
+        sides = enumerate(zip(names, names_of_sides(names), strict=True))
+        stated = [side for place, (name, side) in sides if not source.columns or {place, name} & {*source.columns}]
+        code = language_of_columns(tuple(stated), source.target_language)
         return [source if code is None else replace(source, language=code, stated=True)]
     records = ((number, record) for number, record in _records(source, [column]) if isinstance(record, dict))
     codes = dict.fromkeys(_language_of(source, number, record.get(column)) for number, record in records)
@@ -190,7 +192,8 @@ def _records(source: BitextSource, columns: Sequence[str] = ()) -> Numbered[dict
 
 def _pairs_of_cells(source: BitextSource) -> Numbered[Texts]:
     """Yield the pairs of a table without a header; in CSV, one that has more cells than most is an error."""
-    first, second = both = [int(column) for column in source.columns or (0, 1)]
+    stated = source.columns or (0, 1)  # names, if no line of them was found
+    first, second = both = [column if isinstance(column, int) else side for side, column in enumerate(stated)]
     is_first = True
     width = max(max(both) + 1, _usual_width(source)) if source.format == "csv" else None
     for number, cells in _rows(source, width):
@@ -234,7 +237,9 @@ def _pairs_of_records(source: BitextSource) -> Numbered[Texts]:
             has_pairs = True
             if isinstance(own, str) and len(unknown) < _EXAMPLES and not language_in(own, source.target_language):
                 unknown[own] = None
-            read = (fields.get(name) if name in more else None for name in PAIR_FIELDS[2:])
+            read = [fields.get(name) if name in more else None for name in PAIR_FIELDS[2:]]
+            if tuple(map(str.lower, sides)) == ("target", "source"):
+                read[:3] = exchange_sides(*read[:3])
             yield number, (*(value_of(record, side) for side in sides), *read)
         else:
             others[str(own)] += 1

@@ -26,18 +26,20 @@ def resolve_sources(
     columns: Columns | Mapping[str, Columns] | None = None,
     split: str = "train",
     cache_dir: str | PathLike[str] | None = None,
+    others: bool = False,
 ) -> dict[str, list[BitextSource]]:
     """Resolve ``data`` to sources by language, in the order given; check that files exist and codes are known.
 
-    The arguments are those of `load_bitext`. Pairs in memory are written to files below ``cache_dir``.
+    The arguments are those of `load_bitext`. Pairs in memory are written to files below ``cache_dir``. With ``others``,
+    the columns are also those of other data, and are checked there.
     """
     target_language = target_language_of(data, target_language)
     if isinstance(columns, list | tuple) and any("=" in str(name) for name in columns):  # as in recipes and flags
         columns = parse_columns([*map(str, columns)])
-    every = columns.get("") if isinstance(columns, Mapping) else columns
-    template = BitextSource("und", "", target_language, every, split, stated=False)
+    template = BitextSource("und", "", target_language, None, split, stated=False)
+    sources = [*_sources(stored_pairs(data, split, cache_dir), template, columns)]
     resolved: dict[str, list[BitextSource]] = {}
-    for source in state_columns(_sources(stored_pairs(data, split, cache_dir), template), columns):
+    for source in sources if others else state_columns(sources, columns):
         _ = source.files  # raises an error if one is missing
         resolved.setdefault(source.language, []).append(source)
     if not resolved:
@@ -56,21 +58,28 @@ def state_columns(
     without columns would have.
     """
     check_columns(columns)
-    every, per_file = (columns.get(""), columns) if isinstance(columns, Mapping) else (columns, {})
-    stated, unused, of_keys = [], set(per_file) - {""}, dict[str, list[BitextSource]]()
+    stated, unused = [], {*columns} - {""} if isinstance(columns, Mapping) else set()
+    of_keys: dict[str, list[BitextSource]] = {}
     for source in sources:
-        key = next((key for key in (source.path, Path(source.path).name, source.language) if key in per_file), "")
-        stated.append(replace(source, columns=per_file[key] if key else source.columns or every))
+        key, own = _columns_of(source, columns)
+        stated.append(replace(source, columns=own))
         unused.discard(key)
         of_keys.setdefault(key, []).append(stated[-1])
     for key, (first, *rest) in of_keys.items():
-        if (key or every) and all(source.format in ORDERS for source in (first, *rest)):
+        if (key or first.columns) and all(source.format in ORDERS for source in (first, *rest)):
             raise DataError(f"{first.name} has no columns to choose from: drop columns, or {ORDERS[first.format]}")
     for key in () if others else unused:
         codes = ", ".join(dict.fromkeys(source.language for source in stated))
         raise DataError(f"columns are given for {key!r}, which is neither a language nor a file of the data; "
                         f"use one of {codes}, or a file name")  # fmt: skip
     return stated
+
+
+def _columns_of(source: BitextSource, columns: Columns | Mapping[str, Columns] | None) -> tuple[str, Columns | None]:
+    """Return the path, name or language by which columns are stated for a source, empty for others; and its columns."""
+    every, per_file = (columns.get(""), columns) if isinstance(columns, Mapping) else (columns, {})
+    key = next((key for key in (source.path, Path(source.path).name, source.language) if key in per_file), "")
+    return key, per_file[key] if key else source.columns or every
 
 
 def _refuse_mixtures(resolved: Mapping[str, Sequence[BitextSource]]) -> None:
@@ -93,7 +102,7 @@ def refuse_two_codes(languages: Iterable[str]) -> None:
             raise DataError(f"{other} and {code} are codes of one language: give all its pairs with one of them")
 
 
-def _sources(data: Any, template: BitextSource) -> Iterator[BitextSource]:
+def _sources(data: Any, template: BitextSource, columns: Any) -> Iterator[BitextSource]:
     """Yield each source of paths."""
     named = [(str(name), items) for name, items in data.items()] if isinstance(data, Mapping) else [(None, data)]
     for key, item in ((name, item) for name, items in named for item in _items(items, name)):
@@ -104,9 +113,9 @@ def _sources(data: Any, template: BitextSource) -> Iterator[BitextSource]:
         name, equals, path = fspath(item).partition("=")
         code = re.fullmatch(CODE, name) or ("/" not in name and code_at_end(name, template.target_language))
         if key is None and equals and code:
-            yield from _expand(path, _stating(template, name))
+            yield from _expand(path, _stating(template, name), columns)
         else:
-            yield from _expand(fspath(item), _stating(template, key))
+            yield from _expand(fspath(item), _stating(template, key), columns)
 
 
 def _stating(template: BitextSource, key: str | None) -> BitextSource:
@@ -139,7 +148,7 @@ def _ends_of_name(path: str) -> list[str]:
     return ["-".join(ends), *ends] if len(ends) == 2 else ends
 
 
-def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
+def _expand(path: str, template: BitextSource, columns: Any) -> Iterator[BitextSource]:
     """Yield the sources of a path; expand ``~``, wildcards, folders, ``{language}`` (any code without a language)."""
     if not path:
         raise DataError(f"the path of the {template.language} pairs is empty: give a file, such as de=pairs.tsv")
@@ -147,7 +156,9 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
     if "{language}" in path and template.language == "und":
         for language, name in _expand_languages(path):
             stated = replace(template, language=language, stated=True)
-            yield from (replace(stated, path=file) for file in expand_folder(name, template.split))
+            for file in expand_folder(name, template.split):
+                source = replace(stated, path=file)
+                yield replace(source, columns=_columns_of(source, columns)[1])
         return
     path = path.replace("{language}", template.language)
     if not (names := [path] if is_name(path) else sorted(glob.glob(path, recursive=True))):
@@ -156,6 +167,7 @@ def _expand(path: str, template: BitextSource) -> Iterator[BitextSource]:
         of_names = (language_of_name(name, template.target_language) for name in (folder, file))
         code = template.language if template.stated else next(filter(None, of_names), None)
         source = replace(template, path=file, language=code or "und", stated=bool(code))
+        source = replace(source, columns=_columns_of(source, columns)[1])
         of_hub = source.format == "datasets" and not source.files
         yield from [source] if source.stated or of_hub else by_language(source)
 

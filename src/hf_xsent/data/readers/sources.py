@@ -197,9 +197,10 @@ def expand_folder(path: str, split: str) -> list[str]:
     splits = {frozenset(_SPLITS[word] for word in of_file if word in _SPLITS) for of_file in words}
     found = sorted(frozenset().union(*splits))
     if found and (splits != {frozenset(found[:1])} or (split != "test" and found[0] != _SPLITS.get(split, split))):
+        example = next((file for file, of_file in zip(files, words, strict=True) if split in of_file), files[0])
         raise DataError(
             f"the folder {folder} has Parquet files of the split {' and '.join(found)}, and not all files may be meant "
-            f"for {split}: name those that are, such as de={folder}/{split}*.parquet"
+            f"for {split}: name those that are, such as de={example}"
         )
     return [*map(str, files)]
 
