@@ -317,6 +317,14 @@ def _head(folder: Path) -> Any:
     return XlmrWithRTLHead.from_pretrained(folder).objectives["representation_translation"]
 
 
+def test_a_copy_saved_by_a_model_that_encodes_starts_new_heads(run: Run, tmp_path: Path) -> None:
+    run.start(objectives=_dap(), max_steps=1)
+    opened = AutoModel.from_pretrained(run.out)
+    opened.save_pretrained(tmp_path / "copy")
+    trains = XlmrWithRTLHead.from_pretrained(tmp_path / "copy", objectives=_dap())
+    assert (trains.encode(["ein Hund"]) == opened.encode(["ein Hund"])).all()
+
+
 def test_the_vocabulary_of_the_data_restricts_the_head(run: Run, pairs: Pairs) -> None:
     run.start(objectives=_dap(restrict_vocabulary=True))
     tokenizer = AutoTokenizer.from_pretrained(run.out)

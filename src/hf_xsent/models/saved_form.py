@@ -30,7 +30,12 @@ from hf_xsent.runs.run import RUN_FACTS, RUN_STATE_FILE, missing_from_checkpoint
 logger = logging.getLogger(__name__)
 
 HEADS_FILE = "heads.safetensors"
-_OF_OTHER_WEIGHTS = ("onnx", "openvino", "gguf", "runtimes.json", "README.md")  # that an export has beside its weights
+RUNTIMES_FILE = "runtimes.json"  # the runtimes in which an export was opened
+OF_EXPORTS = [  # in patterns, * is also /
+    *("model*.safetensors*", HEADS_FILE, "[0-9]_*/*", "onnx/*", "openvino/*", "gguf/*"),
+    *("modules.json", RUN_FACTS, RUNTIMES_FILE),
+]
+_OF_OTHER_WEIGHTS = ("onnx", "openvino", "gguf", RUNTIMES_FILE, "README.md")  # that an export has beside its weights
 _TRAINING_ONLY = ("encoder.", "objectives.", "training_mlp.")
 
 

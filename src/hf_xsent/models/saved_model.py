@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from huggingface_hub import create_branch, file_exists, upload_folder
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -30,7 +31,7 @@ from hf_xsent.models.loading import (
     loading_arguments,
     split_config,
 )
-from hf_xsent.models.saved_form import check_languages, read_heads, save_model
+from hf_xsent.models.saved_form import OF_EXPORTS, check_languages, read_heads, save_model
 from hf_xsent.models.sentence_transformer_files import (
     GENERAL_FILE,
     map_of_sentence_transformer,
@@ -39,6 +40,7 @@ from hf_xsent.models.sentence_transformer_files import (
     starting_settings,
     stated_settings,
 )
+from hf_xsent.runs.run import RUN_FACTS
 from hf_xsent.settings.convert import convert
 from hf_xsent.settings.declare import types_of
 
@@ -236,7 +238,7 @@ class SavedModel(PreTrainedModel):
             folder.mkdir(parents=True, exist_ok=True)
             if safe_serialization is None or _is_older(folder / GENERAL_FILE, folder / "modules.json"):
                 (folder / GENERAL_FILE).unlink(missing_ok=True)  # else SentenceTransformer.save wrote it just before
-            save_model(self, folder, state_dict, heads=self._saves_heads, max_shard_size=max_shard_size)
+            save_model(self, folder, state_dict, heads=self._saves_heads and self.trains, max_shard_size=max_shard_size)
             if push_to_hub:
                 self.push_to_hub(repo_id or folder.name, **hub)
 
@@ -247,6 +249,22 @@ class SavedModel(PreTrainedModel):
             return super().push_to_hub(*args, **kwargs)
         finally:
             self._saves_heads = True
+
+    def _upload_modified_files(  # type: ignore[override]
+        self, working_dir: Any, repo_id: str, files_timestamps: Any, commit_message: str | None = None, **commit: Any
+    ) -> Any:
+        """Upload the folder, in place of the files of an earlier model, whose card an export also replaces."""
+        revision, token = commit.get("revision"), commit.get("token")
+        if revision is not None and not revision.startswith("refs/pr") and not commit.get("create_pr"):
+            create_branch(repo_id, branch=revision, token=token, exist_ok=True)
+        earlier = [*OF_EXPORTS]
+        if file_exists(repo_id, RUN_FACTS, revision=revision, token=token):
+            (Path(working_dir) / "README.md").unlink()
+            earlier.append("README.md")
+        message = commit_message or "Upload model"
+        return upload_folder(
+            repo_id=repo_id, folder_path=working_dir, commit_message=message, delete_patterns=earlier, **commit
+        )
 
     @property
     def tokenizer(self) -> Any:

@@ -23,7 +23,8 @@ import numpy as np
 
 from hf_xsent.errors import ModelError, shortened
 from hf_xsent.files import write_json
-from hf_xsent.publishing.export_folder import RUNTIMES_FILE, check_export, encoding_facts
+from hf_xsent.models.saved_form import RUNTIMES_FILE
+from hf_xsent.publishing.export_folder import check_export, encoding_facts
 from hf_xsent.publishing.runtimes import Runtime, resource, runtimes_of, runtimes_table
 
 logger = logging.getLogger(__name__)

@@ -10,16 +10,11 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_xsent.errors import OutputError
 from hf_xsent.models.loading import SETTINGS
-from hf_xsent.models.saved_form import HEADS_FILE
+from hf_xsent.models.saved_form import HEADS_FILE, RUNTIMES_FILE
 from hf_xsent.models.sentence_transformer_files import read_json, read_modules, stated_settings
 from hf_xsent.publishing.runtimes import SERVED_FILES
-from hf_xsent.runs.run import CHECKPOINT, RECIPE_FILE, RUN_FACTS, RUN_STATE_FILE
+from hf_xsent.runs.run import CHECKPOINT, RECIPE_FILE, RUN_STATE_FILE
 
-RUNTIMES_FILE = "runtimes.json"  # the runtimes in which it was opened
-OF_EXPORTS = [  # in patterns, * is also /
-    *("model*.safetensors*", HEADS_FILE, "[0-9]_*/*", "onnx/*", "openvino/*", "gguf/*"),
-    *("modules.json", RUN_FACTS, RUNTIMES_FILE),
-]
 _OF_RUNS = (HEADS_FILE, RECIPE_FILE, RUN_STATE_FILE, f"{CHECKPOINT}*", TRAINER_STATE_NAME)  # and of checkpoints
 
 

@@ -12,8 +12,9 @@ from huggingface_hub.errors import HTTPError
 
 from hf_xsent.errors import OutputError, did_you_mean
 from hf_xsent.files import readable_size
+from hf_xsent.models.saved_form import OF_EXPORTS
 from hf_xsent.pages.tables import Table
-from hf_xsent.publishing.export_folder import OF_EXPORTS, check_export
+from hf_xsent.publishing.export_folder import check_export
 from hf_xsent.publishing.model_card import (
     NOT_ON_THE_HUB,
     add_facts,

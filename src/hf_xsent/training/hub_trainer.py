@@ -13,7 +13,7 @@ from huggingface_hub.errors import HTTPError
 from transformers import Trainer
 
 from hf_xsent.errors import OutputError, RecipeError, TrainingError
-from hf_xsent.publishing.export_folder import OF_EXPORTS
+from hf_xsent.models.saved_form import OF_EXPORTS
 from hf_xsent.runs.run import METRICS_FILE, RECIPE_FILE
 
 
