@@ -318,10 +318,10 @@ def _head(folder: Path) -> Any:
 
 
 def test_a_copy_saved_by_a_model_that_encodes_starts_new_heads(run: Run, tmp_path: Path) -> None:
-    run.start(objectives=_dap(), max_steps=1)
+    run.start(objectives=_dap(restrict_vocabulary=True), max_steps=1)
     opened = AutoModel.from_pretrained(run.out)
     opened.save_pretrained(tmp_path / "copy")
-    trains = XlmrWithRTLHead.from_pretrained(tmp_path / "copy", objectives=_dap())
+    trains = XlmrWithRTLHead.from_pretrained(tmp_path / "copy")
     assert (trains.encode(["ein Hund"]) == opened.encode(["ein Hund"])).all()
 
 
