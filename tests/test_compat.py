@@ -35,6 +35,8 @@ PRIVATE_PARTS = {
          "choose the temporary folder of a checkpoint", "the checkpoint is not in the folder that is renamed"),
         (_TRAINER, "_push_from_checkpoint", ("checkpoint_folder",),
          "upload the finished model only", "--push_to_hub uploads unfinished models, and copies them into the folder"),
+        (_MODEL, "_upload_modified_files", ("working_dir", "repo_id", "files_timestamps", "commit_message"),
+         "replace the files of an earlier model on the Hub", "push_to_hub leaves them, and they are read"),
         (_TRAINER, "save_model", ("output_dir", "_internal_call"),
          "save the final model into a temporary folder without a push", "an incomplete final model is pushed"),
         (_TRAINER, "set_initial_training_values", ("args", "dataloader"),
