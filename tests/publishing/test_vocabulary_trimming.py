@@ -94,7 +94,7 @@ def test_texts_are_segmented_as_before_with_a_prompt_and_without(
     tokenizer.save_pretrained(tmp_path / "encoder")
     model = AlignmentForSentenceEmbedding.from_backbone(str(tmp_path / "encoder"), prompts={"query": prompt})
     model.save_pretrained(tmp_path / "run")
-    trim_vocabulary(str(tmp_path / "run"), tmp_path / "trimmed", {"de": texts})
+    trim_vocabulary(str(tmp_path / "run"), tmp_path / "trimmed", {"all": texts})
     trimmed = AutoTokenizer.from_pretrained(tmp_path / "trimmed")
     for text in (start + text for start in ("", prompt) for text in texts):
         assert _pieces(trimmed, text) == _pieces(tokenizer, text)

@@ -117,7 +117,7 @@ def _texts(settings: TrimSettings) -> tuple[dict[str, Iterable[str]], list[str]]
     if others := [source for sources in files_of.values() for source in sources if not isfile(source.path)]:
         raise DataError(f"{others[0].path} is no text file: give a file of one sentence per line, and pairs by --data")
     known = [*dict.fromkeys((*(settings.texts or {}), *pairs_of, *files_of))]
-    refuse_two_codes(known)
+    refuse_two_codes([*pairs_of, *files_of])  # names of texts in Python may be others
     if not known:
         raise DataError("no text to choose the pieces by: give --data de=pairs.tsv or --text de=news.txt")
     languages = settings.languages or known
