@@ -13,7 +13,6 @@ from torch import Tensor
 from hf_xsent.errors import DataError, did_you_mean
 from hf_xsent.mining.neighbours import Vectors, nearest_both_ways
 from hf_xsent.mining.top_k import Neighbours
-from hf_xsent.settings.convert import converting
 
 MARGINS = ("ratio", "distance", "absolute")
 CANDIDATES = ("max", "forward", "backward", "intersection")
@@ -54,7 +53,6 @@ class MinedPairs:
         return MinedPairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-@converting
 def mine_bitext(
     source_embeddings: Vectors,
     target_embeddings: Vectors,

@@ -121,6 +121,7 @@ def test_without_cleaning_only_stated_rules_apply() -> None:
         ("test.tmx.gz", "test.tmx.gz is not plain text, TSV, CSV, JSON or Parquet"),
         ("test.po", "test.po is not plain text, TSV, CSV, JSON or Parquet"),
         ("test.sgm", "test.sgm is not plain text, TSV, CSV, JSON or Parquet"),
+        ("test.XML.gz", "test.XML.gz is not plain text, TSV, CSV, JSON or Parquet"),
     ],
 )
 def test_files_that_cannot_be_excluded_are_an_error(tmp_path: Path, file: str | None, message: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.cleaning.repeats import hash_texts
-from hf_xsent.data.readers.compression import lines
+from hf_xsent.data.readers.compression import lines, strip_compression
 from hf_xsent.data.readers.in_memory import stored_pairs
 from hf_xsent.data.readers.records import open_parquet, read_jsonl
 from hf_xsent.data.readers.sources import METADATA, files_inside, format_of_name, nearest_file
@@ -33,7 +33,8 @@ def excluded_files(patterns: Iterable[str]) -> list[Path]:
             raise DataError(f"cleaning rule exclude: no file matches {pattern}{nearest_file(Path(pattern))}")
         files |= inside
     for file in files:
-        if format_of_name(file.name) not in _FORMATS or file.suffix in _MARKUP:
+        is_markup = strip_compression(file.name).lower().endswith(_MARKUP)
+        if is_markup or format_of_name(file.name) not in _FORMATS:
             raise DataError(f"cleaning rule exclude: {file} is not plain text, TSV, CSV, JSON or Parquet")
     return sorted(files)
 

@@ -24,14 +24,14 @@ def arrow_columns() -> dict[str, Any]:
     return {name: pa.list_(pa.string()) if name in NEGATIVES else pa.string() for name in PAIR_FIELDS}
 
 
-def exchange_sides(links: Any, *negatives: Any) -> tuple[Any, Any, Any]:
+def exchange_sides(links: Any, source_negatives: Any, target_negatives: Any) -> tuple[Any, Any, Any]:
     """Return links and negatives of a pair whose sides are exchanged.
 
     >>> exchange_sides("0-0 1-2", ["not a source"], None)
     ('0-0 2-1', None, ['not a source'])
     """
-    source, target = negatives
-    return re.sub(r"(\d+)-(\d+)", r"\2-\1", links) if isinstance(links, str) else links, target, source
+    links = re.sub(r"(\d+)-(\d+)", r"\2-\1", links) if isinstance(links, str) else links
+    return links, target_negatives, source_negatives
 
 
 def checked_pair(source: BitextSource, number: int, first: Any, second: Any, *others: Any) -> LinkedPair | DataError:
