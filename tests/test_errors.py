@@ -50,3 +50,4 @@ def test_errors_survive_another_process() -> None:
 def test_long_values_are_shortened_and_similar_names_suggested() -> None:
     assert shortened("x" * 10**7) == "'" + "x" * 99 + "…"
     assert did_you_mean("maen", ["mean", "max"]) == "; did you mean 'mean'?"
+    assert did_you_mean(1, ["mean", 1.0]) == ""  # a name that YAML reads as a number

@@ -106,7 +106,7 @@ def shortened(value: Any, longest: int = 100) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: Any, known: Iterable[Any]) -> str:
     """Return ``; did you mean 'x'?`` for the names similar to an unknown one, or the empty string."""
-    close = difflib.get_close_matches(name, [*known])
+    close = difflib.get_close_matches(str(name), map(str, known))
     return f"; did you mean {' or '.join(repr(word) for word in close)}?" if close else ""

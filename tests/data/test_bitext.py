@@ -37,6 +37,12 @@ def bitext(tmp_path: Path) -> Bitext:
     return load_bitext(str(tmp_path / "{language}.tsv"), cache_dir=tmp_path / "cache")
 
 
+def test_the_cache_may_be_in_the_folder_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    bitext = load_bitext({"de": _sentences("de", 3)}, cache_dir="~/cache")
+    assert len(bitext) == 3 and bitext.files["de"].is_relative_to(tmp_path / "cache")
+
+
 def test_pairs_of_all_languages_are_one_sequence(bitext: Bitext) -> None:
     assert len(bitext) == 25_300
     assert bitext.languages == {"de": 25_000, "fr": 300}

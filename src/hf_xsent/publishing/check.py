@@ -26,6 +26,7 @@ from hf_xsent.files import write_json
 from hf_xsent.models.saved_form import RUNTIMES_FILE
 from hf_xsent.publishing.export_folder import check_export, encoding_facts
 from hf_xsent.publishing.runtimes import Runtime, resource, runtimes_of, runtimes_table
+from hf_xsent.settings.convert import converting
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class Opened:
     problem: str = ""
 
 
+@converting
 def check_runtimes(folder: str | Path, node: str | None = None) -> list[Opened]:
     """Open an export in each installed runtime, and write ``runtimes.json`` into it.
 

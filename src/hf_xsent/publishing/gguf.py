@@ -17,6 +17,7 @@ from hf_xsent.models.sentence_transformer_files import read_modules
 from hf_xsent.publishing.export_folder import check_export
 from hf_xsent.publishing.gguf_tokenizer import add_tokenizer
 from hf_xsent.publishing.runtimes import GGUF
+from hf_xsent.settings.convert import converting
 
 _POOLINGS = {"mean": 1, "cls": 2}
 _BERT = {  # our tensor: llama.cpp's; {} is the number of the layer
@@ -52,6 +53,7 @@ _BLOCK = 32  # weights of q8_0 that share a scale
 _FLOAT32 = ("position_embd", "token_types")  # llama.cpp adds them to float32 states
 
 
+@converting
 def export_gguf(folder: str | Path, precision: str = "float16") -> Path:
     """Write ``gguf/model-f16.gguf``, or ``gguf/model-q8_0.gguf`` with 8 bits per weight, into an export.
 

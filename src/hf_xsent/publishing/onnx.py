@@ -27,6 +27,7 @@ from hf_xsent.models.sentence_transformer_files import read_map, read_modules
 from hf_xsent.models.text_encoder import named_prompts
 from hf_xsent.publishing.export_folder import check_export
 from hf_xsent.publishing.runtimes import ONNX, ONNX_INT8, OPENVINO
+from hf_xsent.settings.convert import converting
 
 _LARGEST_DIFFERENCE = 1e-4
 _CHARACTERS_PER_BATCH = 4096
@@ -64,6 +65,7 @@ class OnnxEncoder:
         return self.encode(sentences, named_prompts(self.settings.get("prompts"))["document"])
 
 
+@converting
 def export_onnx(folder: str | Path) -> Path:
     """Write ``onnx/model.onnx`` into an export, with dynamic batch size and length; compare its outputs with torch's.
 

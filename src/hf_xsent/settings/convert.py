@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
@@ -19,7 +20,7 @@ from hf_xsent.settings.yaml12 import parse_yaml
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-_PLAIN = {int, float, str, type(None)}
+_PLAIN = {int, float, str, os.PathLike, Path, type(None)}
 _UNFIT = object()  # the value is of none of these types
 
 
@@ -43,7 +44,7 @@ def convert(where: str, value: Any, hint: Any) -> Any:
 
 
 def converting(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Convert the arguments of a function that are numbers or text to their types, as those of a command are.
+    """Convert the arguments of a function that are numbers, text or paths to their types, as those of a command are.
 
     >>> @converting
     ... def repeat(text: str, times: int = 2) -> str:
@@ -57,7 +58,7 @@ def converting(function: Callable[Arguments, Result]) -> Callable[Arguments, Res
     def call(*values: Arguments.args, **named: Arguments.kwargs) -> Result:
         bound, hints = inspect.signature(function).bind(*values, **named), get_type_hints(function)
         for name in bound.arguments.keys() & hints.keys():
-            if _PLAIN.issuperset(members(hints[name])):
+            if all((get_origin(kind) or kind) in _PLAIN for kind in members(hints[name])):
                 bound.arguments[name] = convert(name, bound.arguments[name], hints[name])
         return function(*bound.args, **bound.kwargs)
 

@@ -440,10 +440,11 @@ def test_columns_are_given_per_language_and_per_file(folder: Path) -> None:
     assert (mined.columns, others.columns) == ((1, 2), (1, 0))
     with pytest.raises(DataError, match="columns are given for 'sw', which is neither a language nor a file"):
         resolve_sources(data, columns=parse_columns(["sw=1,2"]))
-    with pytest.raises(RecipeError, match="two different names or numbers"):
-        parse_columns(["0", "0"])
-    with pytest.raises(RecipeError, match="two different names or numbers"):
-        parse_columns(["de=1"])
+    for words in (["0", "0"], ["de=1"], ["de="], ["1", ""]):
+        with pytest.raises(RecipeError, match="two different names or numbers"):
+            parse_columns(words)
+    with pytest.raises(RecipeError, match="two different names or numbers, source and target, not 1"):
+        resolve_sources(data, columns={"de": 1})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("columns", [(1, 0), {"fr": (1, 0)}, {"fr.po": (1, 0)}])

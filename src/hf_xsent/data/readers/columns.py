@@ -281,5 +281,6 @@ def parse_columns(values: Sequence[str] | None) -> Columns | Mapping[str, Column
 def check_columns(columns: Any) -> None:
     """Raise an error unless columns are two names or numbers, or a mapping to them."""
     for two in columns.values() if isinstance(columns, Mapping) else [columns]:
-        if two is not None and (isinstance(two, str) or len(two) != 2 or two[0] == two[1]):
+        words = two if isinstance(two, list | tuple) else ()
+        if two is not None and (len(words) != 2 or words[0] == words[1] or "" in words):
             raise RecipeError(f"columns takes two different names or numbers, source and target, not {two!r}")
