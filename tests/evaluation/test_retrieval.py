@@ -18,7 +18,7 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 
 from hf_xsent import SentenceEmbedder, evaluate, load_tasks
 from hf_xsent.data.benchmarks.collection import load_collection, store_collection
-from hf_xsent.data.readers.sources import default_cache_dir
+from hf_xsent.data.readers.sources import cache_folder
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.evaluation import retrieval as module
 from hf_xsent.evaluation.retrieval import RetrievalTask
@@ -315,7 +315,7 @@ class _Shuffled(set[str]):
 
 
 def _load(collection: dict[str, Any]) -> Any:
-    return RetrievalTask.load(store_collection(collection, default_cache_dir())).sets
+    return RetrievalTask.load(store_collection(collection, cache_folder())).sets
 
 
 def test_the_language_of_records_may_be_named_lang(tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_a_collection_in_memory_is_measured_as_its_files(tmp_path: Path) -> None
     texts = {record["_id"]: record["text"] for record in corpus}  # as InformationRetrievalEvaluator takes them
     plain = {"corpus": texts, "queries": {"q1": "text q1"}, "qrels": {"q1": {*qrels["q1"]}}}
     shuffled = plain | {"qrels": {"q1": _Shuffled(qrels["q1"])}}  # sets have another order in each process
-    assert store_collection(shuffled, default_cache_dir()) == store_collection(plain, default_cache_dir())
+    assert store_collection(shuffled, cache_folder()) == store_collection(plain, cache_folder())
     named = {"corpus": texts, "queries": plain["queries"], "relevant_docs": plain["qrels"]}
     assert _load(named) == _load(plain)
     assert evaluate(MODEL, {"retrieval": plain}).reports[0].groups["all"]["pairs"] == 1

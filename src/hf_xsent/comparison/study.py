@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hf_xsent.comparison.settings import Budget, CompareSettings, MethodSettings
 from hf_xsent.data.benchmarks.collection import store_collection
 from hf_xsent.data.bitext import Bitext
-from hf_xsent.data.readers.sources import default_cache_dir
+from hf_xsent.data.readers.sources import cache_folder
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import HfXsentError, RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.pairs import PairsTask
@@ -107,7 +107,7 @@ def _task_as_files(name: str, source: Any) -> Any:
     options = task_options(name, source)
     collection = options.get("data")
     if name == RetrievalTask.name and isinstance(collection, Mapping):
-        return {**options, "data": [str(store_collection(collection, default_cache_dir()))]}
+        return {**options, "data": [str(store_collection(collection, cache_folder()))]}
     return as_files(options, {"data": "test"})
 
 

@@ -22,7 +22,7 @@ from hf_xsent.data.readers.fields import LEDGER
 from hf_xsent.data.readers.formats import OnError, read_pairs
 from hf_xsent.data.readers.in_memory import target_language_of
 from hf_xsent.data.readers.resolving import resolve_sources
-from hf_xsent.data.readers.sources import BitextSource, default_cache_dir
+from hf_xsent.data.readers.sources import BitextSource, cache_folder
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, file_digest
 from hf_xsent.logs import Progress
@@ -91,7 +91,7 @@ def load_bitext(
             raise DataError(f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}")
     if max_pairs is not None and max_pairs < 1:
         raise DataError(f"max_pairs must be at least 1, not {max_pairs}")
-    root = Path(cache_dir or default_cache_dir())
+    root = cache_folder(cache_dir)
     sources = resolve_sources(data, target_language=target_language, columns=columns, split=split, cache_dir=root)
     for source in sources.get("und", []):
         logger.info("%s: their language is not stated, so its code is und", source.name)

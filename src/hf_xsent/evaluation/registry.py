@@ -15,7 +15,7 @@ from typing import Any
 from hf_xsent.data.benchmarks.collection import store_collection
 from hf_xsent.data.languages import language_of_tag
 from hf_xsent.data.readers.in_memory import is_in_memory, settings_as_files
-from hf_xsent.data.readers.sources import IN_MEMORY, default_cache_dir
+from hf_xsent.data.readers.sources import IN_MEMORY, cache_folder
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
 from hf_xsent.evaluation.language_probe import LanguageProbeTask
@@ -57,7 +57,7 @@ def load_task(name: str, options: Mapping[str, Any], cache_dir: str | PathLike[s
     if name == PairsTask.name and isinstance(options, Mapping):
         options = settings_as_files(options, {"data": "test"}, cache_dir)
     elif name == RetrievalTask.name and isinstance(options, Mapping) and isinstance(options.get("data"), Mapping):
-        options = {**options, "data": [str(store_collection(options["data"], cache_dir or default_cache_dir()))]}
+        options = {**options, "data": [str(store_collection(options["data"], cache_folder(cache_dir)))]}
     given = {key: value for key, value in vars(check_options(name, options)).items() if value is not None}
     kind, data = TASKS[name], given.pop("data")
     if len(data) > 1 and kind is not PairsTask:

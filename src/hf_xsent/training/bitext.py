@@ -16,7 +16,7 @@ from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.fields import NEGATIVES
 from hf_xsent.data.readers.in_memory import settings_as_files
 from hf_xsent.data.readers.resolving import language_of_name, resolve_sources, state_columns
-from hf_xsent.data.readers.sources import BitextSource, default_cache_dir, refuse_missing
+from hf_xsent.data.readers.sources import BitextSource, cache_folder, refuse_missing
 from hf_xsent.data.sides import TextSides
 from hf_xsent.errors import DataError, RecipeError
 from hf_xsent.models.config import AlignmentConfig
@@ -149,7 +149,7 @@ def load_train_and_dev(arguments: DataSettings) -> tuple[Bitext | TextSides, Bit
     train_sources, dev_sources = _resolve(arguments)
     dev = load_bitext(dev_sources, cleaning=None, **options) if dev_sources else None
     if arguments.unpaired:
-        folder = Path(arguments.cache_dir or default_cache_dir()) / "sentences"
+        folder = cache_folder(arguments.cache_dir) / "sentences"
         return TextSides.from_files(arguments.unpaired[0], arguments.unpaired[1], folder, arguments.on_error), dev
     train = load_bitext(
         train_sources,

@@ -19,7 +19,7 @@ from hf_xsent.data.languages import code_at_end, language_of_tag
 from hf_xsent.data.readers.columns import language_column
 from hf_xsent.data.readers.hub import choose_split
 from hf_xsent.data.readers.records import rows_of_dataset
-from hf_xsent.data.readers.sources import IN_MEMORY, BitextSource, default_cache_dir
+from hf_xsent.data.readers.sources import IN_MEMORY, BitextSource, cache_folder
 from hf_xsent.errors import DataError, shortened
 from hf_xsent.files import digest, make_folder, move_into_place
 
@@ -50,7 +50,7 @@ def stored_pairs(data: Any, split: str = "train", cache_dir: str | os.PathLike[s
 
     Of a DatasetDict that is no mapping from languages, the pairs are those of ``split``.
     """
-    folder = Path(cache_dir or default_cache_dir()) / IN_MEMORY
+    folder = cache_folder(cache_dir) / IN_MEMORY
     if isinstance(data, Mapping) and (not is_in_memory(data) or all(map(_names_language, data))):
         _refuse_empty(data)
         return {key: _stored(of_key, folder, split, by_column=False) for key, of_key in data.items()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
+from os import PathLike
 from os.path import exists, isdir, isfile, samefile  # unlike Path's, do not raise for long names
 from pathlib import Path
 
@@ -29,11 +30,11 @@ _SPLITS |= dict.fromkeys(("valid", "val", "dev", "eval"), "validation")
 _LINES_OF_A_TABLE = 20  # which all have a tab
 
 
-def default_cache_dir() -> Path:
-    """Return the default cache folder, which is inside ``HF_HOME``."""
+def cache_folder(folder: str | PathLike[str] | None = None) -> Path:
+    """Return the folder of the cache, by default inside ``HF_HOME``; ``~`` is expanded."""
     from huggingface_hub.constants import HF_HOME
 
-    return Path(HF_HOME) / "hf_xsent" / "bitext"
+    return Path(folder).expanduser() if folder else Path(HF_HOME) / "hf_xsent" / "bitext"
 
 
 @dataclass(frozen=True)
