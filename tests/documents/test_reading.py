@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hf_xsent.documents.reading import pair_documents, read_document
-from hf_xsent.errors import DataError
+from hf_xsent.documents.reading import pair_documents, read_document, refuse_inside
+from hf_xsent.errors import DataError, OutputError
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,16 @@ def test_globs_are_paired_by_their_wildcards(tmp_path: Path) -> None:
 
 def test_two_stars_match_any_number_of_folders(tmp_path: Path) -> None:
     _files(tmp_path, "1.de", "1.fr", "a/b/1.de", "a/b/1.fr")
-    pairs = pair_documents(f"{tmp_path}/**/*.de", f"{tmp_path}/**/*.fr")
+    pairs = pair_documents(f"{tmp_path}/**/*.de", f"{tmp_path}//**/*.fr")
     assert sorted(name for name, _, _ in pairs) == ["1", "a/b/1"]
+    _files(tmp_path, "de/1", "fr/1", "de/a/b/2", "fr/a/b/2")
+    for end in ("", "/**", "/**/*"):
+        assert sorted(name for name, _, _ in pair_documents(f"{tmp_path}/de{end}", f"{tmp_path}/fr{end}")) == [
+            "1",
+            "a/b/2",
+        ]
+    with pytest.raises(OutputError, match="would be read as a document"):
+        refuse_inside("out", tmp_path / "de" / "a" / "out.tsv", [f"{tmp_path}/de/**"])
 
 
 def test_a_star_that_matches_no_text_adds_nothing_to_the_name(tmp_path: Path) -> None:

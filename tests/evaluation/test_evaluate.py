@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from math import isnan
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,20 @@ def test_two_tasks_of_one_name_are_refused(tasks: list[EvaluationTask], tmp_path
     with pytest.raises(RecipeError, match="the task pairs is given twice"):
         (tmp_path / "de.tsv").write_text("Ja.\tYes.\n", encoding="utf-8")
         load_tasks([f"pairs={tmp_path / 'de.tsv'}"], pairs=[("Nein.", "No.")])
+
+
+def test_options_of_own_pairs_may_stand_beside_them() -> None:
+    pairs = [("Ja.", "Yes."), ("Nein.", "No.")]
+    for options in ({"max_pairs": 1}, {"data": pairs, "max_pairs": 1}):
+        (task,) = load_tasks({"pairs": options}, pairs=None if "data" in options else pairs)
+        assert task.sets[0].sources == ["Ja."]
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (4,), (3, 4, 1), ()])
+def test_a_model_that_returns_other_than_one_vector_per_text_is_refused(shape: tuple[int, ...]) -> None:
+    model = SimpleNamespace(encode=lambda texts: np.ones(shape, dtype=np.float32))
+    with pytest.raises(ModelError, match=r"encode returned an array of the shape .* for \d+ texts: return one vector"):
+        evaluate(model, pairs=[("Ja.", "Yes."), ("Nein.", "No.")])
 
 
 def test_each_view_gives_what_it_gives_alone(tiny_encoders: Path, tasks: list[EvaluationTask]):
@@ -316,7 +331,7 @@ def test_nothing_stays_behind(
         (["sts17=a"], {"languages": ["sts=de"]}, "given for 'sts', which is not among the tasks sts17"),
         ({"sts17": {"data": ["a", "b"]}}, {}, "tasks.sts17.data takes one folder or Hub id, not a, b"),
         ({"sts17": object()}, {}, "tasks.sts17: data takes a list of text or a mapping, not <object"),
-        (pandas.DataFrame({"de": ["a"]}), {"pairs": [("a", "b")]}, "pairs are given twice, as tasks and as pairs"),
+        (pandas.DataFrame({"de": ["a"]}), {"pairs": [("a", "b")]}, "the task pairs is given twice"),
         ({"sts17": "a"}, {"suite": "a"}, "unknown key 'suite'; tasks takes the folder of a suite, too"),
         ({"sts17": "a"}, {"model": {}}, "model is missing: give MODEL"),
         ({"pairs": {"max_pairs": 10}}, {}, "tasks.pairs.data is missing"),

@@ -11,7 +11,7 @@ from hf_xsent.data.benchmarks.tatoeba import load_tatoeba, tatoeba_groups
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.pairs import PairsTask, retrieval_by_language
 from hf_xsent.evaluation.registry import load_tasks
-from hf_xsent.evaluation.translation_retrieval import TatoebaTask, pair_hits, retrieval_hits
+from hf_xsent.evaluation.translation_retrieval import TatoebaTask, pair_hits, retrieval_hits, unit
 
 
 class _Letters:
@@ -75,6 +75,25 @@ def test_special_vectors_have_these_accuracies(
     source: np.ndarray, target: np.ndarray, forward: float, backward: float
 ) -> None:
     assert _accuracy(source, target) == pytest.approx((forward, backward))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_text_whose_translation_has_no_vector_remains_a_candidate(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    sides = [unit(generator.standard_normal((9, 3))) * (generator.random((9, 1)) > 0.3) for _ in range(2)]
+    hits, found = pair_hits(sides[0], sides[1], [np.arange(9), np.arange(9, 18)])
+    for direction, (own, other) in enumerate((sides, sides[::-1])):
+        for row in range(9):
+            alone = np.where(other.any(1), other @ own[row], -np.inf)
+            beside = np.where(own.any(1) & (np.arange(9) != row), own @ own[row], -np.inf)
+            known = own[row].any() and other[row].any()
+            expected = [alone.argmax() == row, row in (-alone).argsort()[:5], alone[row] > beside.max()]
+            expected[2] &= expected[0]
+            assert hits[row, [direction, 2 + direction, 6 + direction]].tolist() == [
+                known and right for right in expected
+            ]
+            place = alone.argmax() if alone.max() > beside.max() else 9 + beside.argmax()
+            assert found[row, direction] == (place if known else -1)
 
 
 def test_of_equal_scores_the_first_line_counts() -> None:

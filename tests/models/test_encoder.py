@@ -96,6 +96,14 @@ def test_a_lazy_frame_is_to_be_collected_first(encoder: Encoder) -> None:
         encoder(pl.LazyFrame({"text": TEXTS}))
 
 
+@pytest.mark.parametrize(
+    "batch", [datasets.Dataset.from_dict({"text": TEXTS}), [{"text": text} for text in TEXTS], TEXTS]
+)
+def test_what_has_no_columns_is_no_batch(encoder: Encoder, batch: Any) -> None:
+    with pytest.raises(ModelError, match=r"a batch has columns, .*: of a Dataset, map\(encoder, batched=True\)"):
+        encoder(batch)
+
+
 def test_a_pickled_encoder_holds_settings_and_opens_the_model_itself(encoder: Encoder) -> None:
     expected = encoder.encode(TEXTS)
     pickled = pickle.dumps(encoder)

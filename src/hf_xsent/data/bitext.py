@@ -312,7 +312,7 @@ class Bitext:
 def _rows_of_lowest_hashes(hashes: Hashes, count: int, seed: int) -> Rows:
     """Return at most ``count`` rows of different hashes, those with the lowest hashes of hash and seed."""
     keys, lowest = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
-    of_seed = shuffle_key(np.array([seed], dtype=np.uint64))
+    of_seed = shuffle_key(np.array([seed % 2**64], dtype=np.uint64))
     for block in _blocks(len(hashes)):
         of_block = shuffle_key(hashes[block] ^ of_seed)
         keys, first = np.unique(np.concatenate((keys, of_block)), return_index=True)

@@ -102,7 +102,8 @@ def _named_files(path: str) -> dict[str, Path]:
 
 
 def _parts(path: str) -> list[str]:
-    return re.split(r"(\*\*/|\*)", path)
+    """Split a glob at its wildcards; a last ``**`` matches files, too."""
+    return re.split(r"(\*\*/|\*)", re.sub(r"(?<![^/])\*\*$", "**/*", os.path.normpath(path)))
 
 
 def _pattern(path: str) -> re.Pattern[str]:

@@ -134,18 +134,20 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
             raise RecipeError("tasks are names with their data, or loaded tasks: load all of them by load_tasks")
         if languages or columns:
             raise RecipeError("languages and columns are for tasks by name: give them to load_tasks instead")
-        return _distinct([*tasks, *([] if pairs is None else [_own_pairs(pairs, columns)])])
+        return _distinct([*tasks, *([] if pairs is None else load_tasks(None, pairs=pairs))])
     if tasks is not None and not isinstance(tasks, Iterable):
         raise RecipeError(f"tasks are names with their data, or loaded tasks, not {shortened(tasks)}")
     if is_in_memory(tasks):
-        if pairs is not None:
-            raise RecipeError("pairs are given twice, as tasks and as pairs: evaluate them in separate calls")
-        tasks, pairs = None, tasks
+        tasks = {PairsTask.name: {"data": tasks}}
     sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
-    if columns is not None and pairs is None and PairsTask.name not in sources:
+    if pairs is not None:
+        options = task_options(PairsTask.name, sources[PairsTask.name]) if PairsTask.name in sources else {}
+        if "data" in options:
+            raise RecipeError(f"the task {PairsTask.name} is given twice: evaluate its sets in separate calls")
+        sources[PairsTask.name] = {**options, "data": pairs}
+    if columns is not None and PairsTask.name not in sources:
         raise RecipeError("columns are those of pairs, but there are no pairs: give --pairs, or drop columns")
-    names = [*sources, *([] if pairs is None else [PairsTask.name])]
-    if not names:
+    if not (names := [*sources]):
         raise RecipeError("tasks is missing: give --tasks or --pairs")
     selected = languages if isinstance(languages, Mapping) else _languages(languages or (), names)
     if unknown := [name for name in selected if name not in names]:
@@ -156,7 +158,7 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
         options = task_options(name, source) | ({"languages": selected[name]} if name in selected else {})
         of_pairs = {"columns": columns} if columns is not None and name == PairsTask.name else {}
         loaded.append(load_task(name, options | of_pairs))
-    return _distinct([*loaded, *([] if pairs is None else [_own_pairs(pairs, columns, selected.get(PairsTask.name))])])
+    return loaded
 
 
 def _distinct(tasks: list[EvaluationTask]) -> list[EvaluationTask]:
@@ -165,12 +167,6 @@ def _distinct(tasks: list[EvaluationTask]) -> list[EvaluationTask]:
     if repeated := [name for name in names if names.count(name) > 1]:
         raise RecipeError(f"the task {repeated[0]} is given twice: evaluate its sets in separate calls")
     return tasks
-
-
-def _own_pairs(pairs: Any, columns: Any = None, languages: Iterable[str] | None = None) -> EvaluationTask:
-    """Load the task of own pairs, from files or from memory."""
-    options = {"data": pairs, "columns": columns, "languages": languages}
-    return load_task(PairsTask.name, {name: value for name, value in options.items() if value is not None})
 
 
 def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:

@@ -64,7 +64,7 @@ class ModelEncoder:
     def as_role(self, role: str, sentences: Sequence[str], **options: str) -> np.ndarray:
         """Encode texts of one role: ``query``, ``document``, or none; options are those of the model's ``encode``."""
         encode = getattr(self.embedder, f"encode_{role}" if role else "encode", self.embedder.encode)
-        vectors = as_array(encode(list(sentences), **options)).astype(np.float32, copy=False)
+        vectors = as_array(encode(list(sentences), **options), len(sentences)).astype(np.float32, copy=False)
         check_finite(vectors, str(vectors.dtype), lambda row: f"the sentence {sentences[row][:40]!r}")
         return vectors
 

@@ -33,25 +33,34 @@ def pair_hits(source: np.ndarray, target: np.ndarray, texts: Sequence[np.ndarray
         raise DataError(f"retrieval needs pairs: got {len(source)} source and {len(target)} target vectors")
     vectors = [np.asarray(side, dtype=np.float32) for side in (source, target)]
     hits, found_first = np.zeros((len(source), 8), dtype=bool), np.full((len(source), 2), -1)
-    pairs = np.flatnonzero(vectors[0].any(1) & vectors[1].any(1))
+    known = [np.flatnonzero(side.any(1)) for side in vectors]  # rows that are candidates
+    pairs = np.intersect1d(known[0], known[1])
     if not len(pairs):
         return hits, found_first
-    numbers = [side[pairs] for side in texts]
-    sides = [np.unique(_first_equal(side.tolist()), return_index=True, return_inverse=True)[1:] for side in numbers]
-    candidates = [side[pairs[first]] for side, (first, _) in zip(vectors, sides, strict=True)]
+    sides = [
+        np.unique(_first_equal(side[rows].tolist()), return_index=True, return_inverse=True)[1:]
+        for side, rows in zip(texts, known, strict=True)
+    ]
+    candidates = [side[rows[first]] for side, rows, (first, _) in zip(vectors, known, sides, strict=True)]
     nearest = nearest_both_ways(candidates[0], candidates[1], k=NEAREST, allow_fewer=True)
     few = [Neighbours(of_side.cosines[:, :MARGIN_K], of_side.indices[:, :MARGIN_K]) for of_side in nearest]
-    both = zip(nearest, sides, sides[::-1], strict=True)
-    for direction, (neighbours, (_, rows), (places, answers)) in enumerate(both):
-        first = _first_equal(vector.tobytes() for vector in candidates[1 - direction])  # rounding decides no ties
+    numbers = [inverse[np.searchsorted(rows, pairs)] for rows, (_, inverse) in zip(known, sides, strict=True)]
+    for direction, (neighbours, rows, answers) in enumerate(zip(nearest, numbers, numbers[::-1], strict=True)):
+        other = 1 - direction
+        first = _first_equal(vector.tobytes() for vector in candidates[other])  # rounding decides no ties
         nearest_text = first[neighbours.indices[:, 0].numpy()][rows]
         among = (neighbours.indices.numpy()[rows] == answers[:, None]).any(1)
-        by_margin = first[best_of_neighbours(few[direction], few[1 - direction])][rows] == answers
-        own, own_place = nearest_of_own_side(vectors[direction][pairs], numbers[direction], numbers[1 - direction])
-        nearer = neighbours.cosines[:, 0].numpy()[rows] > own
+        by_margin = first[best_of_neighbours(few[direction], few[other])][rows] == answers
+        own_side = known[direction]
+        own, own_place = nearest_of_own_side(
+            vectors[direction][own_side], *(texts[side][own_side] for side in (direction, other))
+        )
+        of_pairs = np.searchsorted(own_side, pairs)
+        nearer = neighbours.cosines[:, 0].numpy()[rows] > own[of_pairs]
         found = nearest_text == answers
         hits[pairs, direction::2] = np.stack([found, among, by_margin, found & nearer], axis=1)
-        found_first[pairs, direction] = np.where(nearer, pairs[places[nearest_text]], len(source) + pairs[own_place])
+        own_rows, other_rows = own_side[own_place][of_pairs], known[other][sides[other][0]][nearest_text]
+        found_first[pairs, direction] = np.where(nearer, other_rows, len(source) + own_rows)
     return hits, found_first
 
 

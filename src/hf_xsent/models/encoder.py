@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -104,13 +104,16 @@ class Encoder:
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return one embedding per sentence; without sentences, an array of 0 rows, whose width is the model's."""
-        vectors = as_array(self.open().encode(list(sentences) or _PROBES[:1]))
-        return vectors[: len(sentences)]
+        texts = list(sentences) or [_PROBES[0]]
+        return as_array(self.open().encode(texts), len(texts))[: len(sentences)]
 
     def __call__(self, batch: Any) -> Any:
         """Return the batch with its embeddings."""
         if hasattr(batch, "collect"):
             raise ModelError(f"a {type(batch).__name__} has no rows yet: give the frame that its collect() returns")
+        if not isinstance(batch, Mapping) and not hasattr(batch, "columns"):
+            kind = type(batch).__name__
+            raise ModelError(f"a batch has columns, and a {kind} has none: of a Dataset, map(encoder, batched=True)")
         names = batch.column_names if hasattr(batch, "append_column") else [*getattr(batch, "columns", batch)]
         if self.column not in names:
             raise ModelError(f"the batch has no column {self.column!r}, only {', '.join(names)}: give column")

@@ -237,9 +237,14 @@ class TextEncoder(SentenceTransformerMethods):
         return known.index(language)
 
 
-def as_array(vectors: Any) -> np.ndarray:
-    """Return the embeddings of any ``encode`` as an array; a tensor may be on a device, and require gradients."""
-    return np.asarray(vectors.detach().float().cpu() if isinstance(vectors, Tensor) else vectors)
+def as_array(vectors: Any, texts: int) -> np.ndarray:
+    """Return the embeddings of N texts by any ``encode`` as an array (N × width); a tensor may require gradients."""
+    array = np.asarray(vectors.detach().float().cpu() if isinstance(vectors, Tensor) else vectors)
+    if len(array.shape) != 2 or len(array) != texts:
+        raise ModelError(
+            f"encode returned an array of the shape {array.shape} for {texts} texts: return one vector per text"
+        )
+    return array
 
 
 def check_finite(vectors: np.ndarray, precision: str, name: Callable[[int], str]) -> None:

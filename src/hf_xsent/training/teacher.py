@@ -102,7 +102,7 @@ class Teachers:
             encode = (teacher or self.start).encode
             for side in sorted(objective_class(objective).needs.teacher & texts.keys()):
                 if (encode, side) not in vectors:
-                    embeddings = as_array(encode(texts[side])).astype(np.float32, copy=False)
+                    embeddings = as_array(encode(texts[side]), len(texts[side])).astype(np.float32, copy=False)
                     vectors[encode, side] = torch.as_tensor(embeddings).to(device)
                 taught[f"{objective}_teacher_{side}"] = vectors[encode, side]
         return taught
@@ -150,10 +150,10 @@ def _checked(encode: Any, name: str, student: AlignmentConfig) -> Encode:
     """Check that a teacher encodes text into embeddings of the student's width; truncate none to less."""
     width = student.encoder_config.hidden_size
     try:
-        found = len(as_array(encode(["A sentence."]))[0])
+        found = len(as_array(encode(["A sentence."]), 1)[0])
         if found < width and "truncate_dim" in signature(encode).parameters:
             encode = partial(encode, truncate_dim=sys.maxsize)
-            found = len(as_array(encode(["A sentence."]))[0])
+            found = len(as_array(encode(["A sentence."]), 1)[0])
     except ModelError as error:
         raise ModelError(f"the teacher {name} cannot encode text alone: {error}") from error
     if found != width:

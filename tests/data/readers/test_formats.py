@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -550,6 +551,15 @@ def test_a_header_row_names_the_columns_and_is_not_a_pair(tmp_path: Path, header
     assert list(read_pairs(_source(path))) == [("ein Hund", "a dog")] * 2
     columns = tuple(row.split("\t").index(side) for side in ("ein Hund", "a dog"))
     assert list(read_pairs(_source(path, columns=columns))) == [("ein Hund", "a dog")] * 2
+
+
+@pytest.mark.parametrize("index", [(0, 1), ("tat-1", "news-2")])
+def test_the_index_of_a_data_frame_is_no_column_of_languages(tmp_path: Path, index: tuple[object, object]) -> None:
+    rows = [("ein Hund", "a dog"), ("eine Katze", "a cat")]
+    pd.DataFrame(rows, index=index, columns=["source", "target"]).to_csv(tmp_path / "pairs.csv")
+    for data in (tmp_path / "pairs.csv", {"de": tmp_path / "pairs.csv"}):
+        bitext = load_bitext(data, cleaning=None, cache_dir=tmp_path / "cache")
+        assert [(pair["source"], pair["target"]) for pair in bitext] == rows
 
 
 def test_csv_whose_rows_two_delimiters_split_equally_needs_a_header(tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ def test_every_way_to_name_bitext(folder: Path, data: object, expected: dict[str
         ({"de": "de-en.tsv,pipe"}, "pipe is a pipe or device"),
         (None, "bitext is a path, language=path, or pairs in memory, not None"),
         (3, "not 3"),
+        ({"de": None}, "de has no pairs: give at least one, or drop de"),
+        ({"de": ["de-en.tsv", None]}, "bitext is a path, language=path, or pairs in memory, not None"),
         (["de=train/"], r"train .*save_to_disk.*: name files, .*train/{language}-en\.tsv"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from hf_xsent.data.identification import contradicting_language
 from hf_xsent.data.languages import find_language
-from hf_xsent.data.readers.columns import language_column
+from hf_xsent.data.readers.columns import language_value
 from hf_xsent.data.readers.compression import compressed_or_not, json_lines, lines
 from hf_xsent.data.readers.hub import select_names
 from hf_xsent.data.readers.in_memory import is_in_memory, records_of, write_records
@@ -192,7 +192,7 @@ def _records(path: Path) -> Iterator[tuple[str, str, str, str]]:
                 raise DataError(f"{place}: no field {key}: rename the one that has it (it has {', '.join(values)})")
             raise DataError(f"{place}: {key} is {shortened(values[key])}, not a text: fill it, or remove the record")
         name, text, title = (values.get(key) for key in _KINDS)
-        own = values.get(language_column(values) or "")
+        own = language_value(values)
         code = _language(place, own if own and own == own else NOT_STATED)  # not NaN
         yield place, str(name), f"{title or ''} {text}".strip(), code
     if not number:

@@ -216,6 +216,12 @@ def _tag(words: Sequence[str], cell: str) -> str:
     return tag if is_code and tag in re.sub(r"[_@]| \(", "-", cell) else ""  # pt (BR), not in der Zukunft
 
 
+def language_value(record: Mapping[str, Any]) -> Any:
+    """Return what a record has in the column of languages; None without one."""
+    column = language_column(record)
+    return None if column is None else record[column]
+
+
 def language_column(names: Iterable[str]) -> str | None:
     """Return the name of the column that has the language of each pair, in lower or upper case; None without one."""
     columns = {name.lower(): name for name in names}
@@ -282,5 +288,9 @@ def check_columns(columns: Any) -> None:
     """Raise an error unless columns are two names or numbers, or a mapping to them."""
     for two in columns.values() if isinstance(columns, Mapping) else [columns]:
         words = two if isinstance(two, list | tuple) else ()
-        if two is not None and (len(words) != 2 or words[0] == words[1] or "" in words):
+        if two is not None and not (len(words) == 2 and words[0] != words[1] and all(map(_is_column, words))):
             raise RecipeError(f"columns takes two different names or numbers, source and target, not {two!r}")
+
+
+def _is_column(name: Any) -> bool:
+    return isinstance(name, int | str) and name != ""

@@ -26,6 +26,7 @@ from hf_xsent.data.readers.columns import (
     language_column,
     language_in,
     language_of_columns,
+    language_value,
     names_of_sides,
 )
 from hf_xsent.data.readers.compression import lines_or_errors
@@ -228,7 +229,7 @@ def _pairs_of_records(source: BitextSource) -> Numbered[Texts]:
         sides = sides or _choose(source, names)
         fields = {name.lower(): value for name, value in record.items()}
         fields[LICENCE] = fields.get(LICENCE) or fields.get(LICENSE)
-        own = fields.get(language_column(fields) or "")
+        own = language_value(fields)
         if own and not source.stated:
             way = f"state a language (de={source.path}, und={source.path} for all pairs), or pass a Dataset in Python"
             way = "give it to that, too" if source.in_memory else way

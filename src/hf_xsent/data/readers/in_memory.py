@@ -58,9 +58,9 @@ def stored_pairs(data: Any, split: str = "train", cache_dir: str | os.PathLike[s
 
 
 def _refuse_empty(named: Mapping[str, Any]) -> None:
-    """Raise an error if there is an empty list or mapping in place of pairs."""
+    """Raise an error if there is nothing, or an empty list or mapping, in place of pairs."""
     for name, data in named.items():
-        if isinstance(data, Mapping | list | tuple) and not len(data):
+        if data is None or (isinstance(data, Mapping | list | tuple) and not len(data)):
             raise DataError(f"{name} has no pairs: give at least one, or drop {name}")
 
 
@@ -84,7 +84,7 @@ def settings_as_files(
 
     ``splits`` are the names of the settings, and what is read of a DatasetDict.
     """
-    pairs = {name: settings[name] for name in splits if name in settings}
+    pairs = {name: settings[name] for name in splits if settings.get(name) is not None}
     _refuse_empty(pairs)
     written = {name: stored_pairs(data, splits[name], cache_dir) for name, data in pairs.items()}
     target = target_language_of(pairs, "")

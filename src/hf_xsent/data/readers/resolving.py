@@ -126,11 +126,13 @@ def _stating(template: BitextSource, key: str | None) -> BitextSource:
 
 
 def _items(data: Any, key: str | None) -> Iterable[Any]:
-    if isinstance(data, str | PathLike | BitextSource):
-        return [data]
-    if not isinstance(data, Iterable) or (key is not None and isinstance(data, Mapping)):
-        raise DataError(f"bitext is a path, language=path, or pairs in memory, not {shortened(data)}")
-    return data
+    """Return the paths and sources of a language, or of all."""
+    is_nested = key is not None and isinstance(data, Mapping)
+    items = [data] if isinstance(data, str) or is_nested or not isinstance(data, Iterable) else [*data]
+    for item in items:
+        if not isinstance(item, str | PathLike | BitextSource):
+            raise DataError(f"bitext is a path, language=path, or pairs in memory, not {shortened(item)}")
+    return items
 
 
 def language_of_name(path: str, target_language: str) -> str | None:
