@@ -151,7 +151,7 @@ def export_kind(name: str, folder: Path, model: str | None) -> None:
     start = AlignmentForSentenceEmbedding.from_backbone(encoder, **settings)
     export_sentence_transformer(start.eval(), plain, tokenizer, dim=dim, verify=False, overwrite=True)
     if plain != folder:
-        trim_vocabulary(str(plain), folder, {"all": check_sentences(64)[::2]}, overwrite=True)
+        trim_vocabulary(str(plain), folder, {"texts": check_sentences(64)[::2]}, overwrite=True)
     export_onnx(folder)
     export_openvino(folder)
     quantize_onnx(folder)

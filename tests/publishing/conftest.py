@@ -10,12 +10,24 @@ from pathlib import Path
 import pytest
 from card_facts import FACTS
 from local_hub import TOKEN, LocalHub, command_at, environment_of
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PhobertTokenizer, RobertaConfig, RobertaModel
 
 from hf_xsent import DapForSentenceEmbedding, export_sentence_transformer
 from hf_xsent.publishing.model_card import compose_card, write_card
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def exported_phobert(tmp_path: Path) -> Path:
+    """An export with PhoBERT's tokenizer, which runs in Python."""
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece} 1\n{piece}@@ 1\n" for piece in "thedog"), "utf-8")
+    (tmp_path / "bpe.codes").write_text("t h 1\n", "utf-8")
+    tokenizer = PhobertTokenizer(str(tmp_path / "vocab.txt"), str(tmp_path / "bpe.codes"))
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 32}
+    RobertaModel(RobertaConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "phobert")
+    model = DapForSentenceEmbedding.from_backbone(str(tmp_path / "phobert"), pooling="mean", max_length=16)
+    return export_sentence_transformer(model.eval(), tmp_path / "exported", tokenizer, verify=False)
 
 
 @pytest.fixture

@@ -82,13 +82,14 @@ def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_mix_of_layers_is_not_opened_where_only_the_last_layer_is_pooled() -> None:
-    mix = {"pooling": "mean of layers", "linear_map": False}
+    mix = {"pooling": "mean of layers", "linear_map": False, "fast_tokenizer": True}
     assert not any(runtime.poolings for runtime in runtimes.runtimes_of(mix))
     assert runtimes.runtimes_of(mix | {"pooling": "mean"}) == [*RUNTIMES]
 
 
 def test_the_maximum_over_the_tokens_is_opened_where_it_is_computed() -> None:
-    titles = [runtime.title for runtime in runtimes.runtimes_of({"pooling": "max", "linear_map": False})]
+    facts = {"pooling": "max", "linear_map": False, "fast_tokenizer": True}
+    titles = [runtime.title for runtime in runtimes.runtimes_of(facts)]
     assert titles == [
         *(
             "sentence-transformers",

@@ -8,17 +8,18 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from unittest.mock import MagicMock
+from typing import Any
+from unittest.mock import MagicMock, call
 
 import numpy as np
 import pytest
-from tokenizers import normalizers
-from transformers import AutoConfig, AutoModel, AutoTokenizer, ModernBertConfig
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import AutoConfig, AutoModel, AutoTokenizer, ModernBertConfig, PreTrainedTokenizerFast
 
 from hf_xsent import DapForSentenceEmbedding, export_gguf, export_sentence_transformer
 from hf_xsent.errors import MissingExtraError, ModelError
 from hf_xsent.publishing.gguf import _add_settings
-from hf_xsent.publishing.gguf_tokenizer import character_replacements, precompile
+from hf_xsent.publishing.gguf_tokenizer import add_tokenizer, character_replacements, precompile
 
 needs_gguf = pytest.mark.skipif(find_spec("gguf") is None, reason="the extra gguf is not installed")
 
@@ -132,6 +133,41 @@ def test_an_encoder_without_gelu_has_no_gguf_file(
     refused = pytest.raises(ModelError, match=f"llama.cpp cannot compute [a-z-]+ with {activation}, but only with GELU")
     with nullcontext() if computed else refused:
         export_gguf(folder)
+
+
+_BYTES, _GEMMA = pre_tokenizers.ByteLevel(add_prefix_space=False), normalizers.Replace(" ", "▁")
+_LOWER = normalizers.Lowercase()
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "splitter", "options", "kind"),
+    [
+        (None, _BYTES, {}, "gpt2"),
+        (normalizers.NFC(), _BYTES, {}, "gpt2"),
+        (_LOWER, _BYTES, {}, None),
+        (None, pre_tokenizers.ByteLevel(), {}, None),
+        (None, _BYTES, {"end_of_word_suffix": "</w>"}, None),
+        (_GEMMA, None, {"byte_fallback": True}, "gemma4"),
+        (_GEMMA, pre_tokenizers.Split(" ", "merged_with_previous"), {"byte_fallback": True}, "gemma4"),
+        (_GEMMA, None, {}, None),
+        (normalizers.Sequence([_GEMMA, _LOWER]), None, {"byte_fallback": True}, None),
+        (None, pre_tokenizers.Metaspace(), {"byte_fallback": True}, None),
+        (None, pre_tokenizers.BertPreTokenizer(), {"end_of_word_suffix": "</w>"}, None),
+    ],
+)
+def test_bpe_that_llama_cpp_lacks_is_refused(
+    normalizer: normalizers.Normalizer | None,
+    splitter: pre_tokenizers.PreTokenizer | None,
+    options: dict[str, Any],
+    kind: str | None,
+) -> None:
+    backend, writer = Tokenizer(models.BPE({"<s>": 0, "</s>": 1, "a": 2}, [], **options)), MagicMock()
+    backend.normalizer, backend.pre_tokenizer = normalizer, splitter
+    backend.post_processor = processors.RobertaProcessing(("</s>", 1), ("<s>", 0))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<s>")
+    with pytest.raises(ModelError, match="no pre-tokenizer like that") if kind is None else nullcontext():
+        add_tokenizer(writer, tokenizer, 3)
+    assert writer.add_tokenizer_model.call_args_list == ([] if kind is None else [call(kind)])
 
 
 def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from local_hub import PART, TOKEN, LocalHub
 from transformers import AutoModel
 
-from hf_xsent import SentenceEmbedder
+from hf_xsent import SentenceEmbedder, publish
 from hf_xsent.errors import OutputError
 from hf_xsent.publishing.hub import plan_upload
 from hf_xsent.runs.run import RUN_FACTS
@@ -189,6 +190,14 @@ def test_what_must_not_be_published_is_refused(
     (exported / "openvino").mkdir()
     (exported / "openvino" / "openvino_model.bin").write_bytes(b"weights")
     assert {"README.md", "openvino/openvino_model.bin"} <= plan_upload(exported).keys()
+
+
+def test_a_tokenizer_in_python_is_published(exported_phobert: Path) -> None:
+    facts: Any = {"license": "mit", "base_model": "org/phobert", "languages": ["vi"]}
+    published = publish(str(exported_phobert), "org/mine", dry_run=True, **facts)
+    assert {"vocab.txt", "bpe.codes"} <= published.files.keys() and "tokenizer.json" not in published.files
+    card = published.card.read_text("utf-8")
+    assert "vLLM" in card and "text-embeddings-inference" not in card  # which reads tokenizer.json
 
 
 def test_an_export_of_several_files_of_weights_is_published(exported: Path, tmp_path: Path) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -21,7 +24,7 @@ from transformers import (
     RobertaModel,
 )
 
-from hf_xsent import SentenceEmbedder, export_sentence_transformer
+from hf_xsent import SentenceEmbedder, export_gguf, export_sentence_transformer
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
@@ -56,8 +59,24 @@ def _byte_tokenizer(pairs: Pairs, add_prefix_space: bool = True) -> PreTrainedTo
     )
 
 
-@pytest.fixture(params=["wordpiece", "unigram", "bpe"])
+def _character_tokenizer(pairs: Pairs, affix: str) -> PreTrainedTokenizerFast:
+    """HerBERT's kind: BPE over characters, with a mark at the end of a word; or inside, as WordPiece has it."""
+    affixes = {affix: {"end_of_word_suffix": "</w>", "continuing_subword_prefix": "##"}[affix]}
+    special = ["[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]", **affixes))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    alphabet = {character for pair in pairs for sentence in pair for character in sentence}
+    texts = [sentence for pair in pairs for sentence in (*pair, *alphabet, *(f"{each}a{each}" for each in alphabet))]
+    trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=special, show_progress=False, **affixes)
+    tokenizer.train_from_iterator(texts, trainer)
+    names = {f"{name[1:-1].lower()}_token": name for name in special}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+
+
+@pytest.fixture(params=["wordpiece", "unigram", "bpe", "end_of_word_suffix", "continuing_subword_prefix"])
 def tokenizer(request: pytest.FixtureRequest, pairs: Pairs) -> PreTrainedTokenizerBase:
+    if request.param in ("end_of_word_suffix", "continuing_subword_prefix"):
+        return _character_tokenizer(pairs, request.param)
     if request.param == "bpe":
         return _byte_tokenizer(pairs)
     return request.getfixturevalue(f"{request.param}_tokenizer")
@@ -94,7 +113,9 @@ def test_texts_are_segmented_as_before_with_a_prompt_and_without(
     tokenizer.save_pretrained(tmp_path / "encoder")
     model = AlignmentForSentenceEmbedding.from_backbone(str(tmp_path / "encoder"), prompts={"query": prompt})
     model.save_pretrained(tmp_path / "run")
-    trim_vocabulary(str(tmp_path / "run"), tmp_path / "trimmed", {"all": texts})
+    trim_vocabulary(str(tmp_path / "run"), tmp_path / "trimmed", {"texts": texts})
+    assert json.loads((tmp_path / "trimmed" / "training.json").read_text("utf-8")).get("languages") is None
+    assert "word pieces, by texts." in (tmp_path / "trimmed" / "README.md").read_text("utf-8")
     trimmed = AutoTokenizer.from_pretrained(tmp_path / "trimmed")
     for text in (start + text for start in ("", prompt) for text in texts):
         assert _pieces(trimmed, text) == _pieces(tokenizer, text)
@@ -111,6 +132,17 @@ def test_pieces_that_words_pass_through_stay() -> None:
     selected = choose_pieces(PieceTable(tokenizer), word_shares(tokenizer, {"de": ["zabc za"]}))
     trimmed, _ = trim_tokenizer(tokenizer, selected)
     assert _pieces(trimmed, "zabc za") == ["z", "abc", "za"] and len(trimmed) == len(tokenizer) - 1
+
+
+def test_texts_with_added_tokens_are_segmented_as_before(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
+    tokenizer = deepcopy(tokenizer)
+    tokenizer.add_tokens(["covid"])
+    texts = [f"covid{word}" for source, _ in pairs for word in source.split()]
+    selected = choose_pieces(PieceTable(tokenizer), word_shares(tokenizer, {"de": texts}))
+    trimmed, _ = trim_tokenizer(tokenizer, selected)
+    assert len(trimmed) < len(tokenizer)
+    for text in texts:
+        assert _pieces(trimmed, text) == _pieces(tokenizer, text)
 
 
 def test_other_texts_are_segmented_into_the_remaining_pieces(tokenizer: PreTrainedTokenizerBase, pairs: Pairs) -> None:
@@ -159,6 +191,20 @@ def test_texts_and_tokenizers_that_do_not_fit_are_named(encoder_folders: dict[st
     tokenizer.save_pretrained(folder)
     with pytest.raises(ModelError, match=f"has {len(tokenizer)} tokens, but the encoder only "):
         trim_vocabulary(str(folder), tmp_path / "trimmed", {"de": ["Ein Hund."]})
+
+
+def test_a_tokenizer_in_python_is_refused(
+    exported_phobert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gguf", MagicMock())
+    monkeypatch.setattr("hf_xsent.publishing.vocabulary_trimming.load_bitext", None)  # not called
+    (tmp_path / "pairs.tsv").write_text("a\tb\n", "utf-8")
+    refused = r"runs in Python \(PhobertTokenizer\): trim-vocab and GGUF files need a model with a tokenizer.json"
+    with pytest.raises(ModelError, match=refused):
+        trim_vocabulary(str(exported_phobert), tmp_path / "trimmed", data=[f"vi={tmp_path}/pairs.tsv"])
+    with pytest.raises(ModelError, match=refused):
+        export_gguf(exported_phobert)
+    assert not (exported_phobert / "gguf" / "model-f16.gguf").exists()
 
 
 def test_an_existing_output_is_refused_before_texts_are_read(tmp_path: Path) -> None:

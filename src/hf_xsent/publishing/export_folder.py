@@ -36,6 +36,11 @@ def check_replaceable(folder: Path, overwrite: bool) -> None:
         check_export(folder)
 
 
+def has_fast_tokenizer(folder: str | Path) -> bool:
+    """Return whether the tokenizer of a saved model needs tokenizer.json; others, such as PhoBERT's, run in Python."""
+    return bool(read_json(str(folder), "tokenizer_config.json").get("backend", "tokenizers") == "tokenizers")
+
+
 def encoding_facts(folder: str | Path) -> dict[str, Any]:
     """Return how a saved model encodes, as its files state it: prompt, pooling, length, dimensions, tokenizer."""
     plain = "encoder_config" not in read_json(str(folder), "config.json")
@@ -52,6 +57,7 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
         "max_length": settings["max_length"],
         "normalize": settings["normalize"],
         "dtype": str(encoder.dtype or "float32").removeprefix("torch."),
+        "fast_tokenizer": has_fast_tokenizer(folder),
         "linear_map": "map" in read_modules(str(folder)),
         "dimensions": settings.get("dim") or encoder.hidden_size,
         "truncated": settings.get("dim") is not None,

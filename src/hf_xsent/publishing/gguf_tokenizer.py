@@ -8,16 +8,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError
-from hf_xsent.publishing.trimmed_tokenizer import PieceTable
+from hf_xsent.publishing.trimmed_tokenizer import PieceTable, word_splitter
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6  # llama.cpp's types of tokens
 _WORD_START = "▁"
 _GAPS = 256  # how far behind the last used cell of the trie to look for free ones
 _CHARACTERS = range(1, sys.maxunicode + 1)
 _NO_TEXT = ("Cn", "Co", "Cs")  # categories of code points that are not assigned, private, or halves of a character
+_WORDS = "Two  ﬁne\nwords "
 _SIDE = "|"  # a character that no combining mark composes with
 
 
@@ -105,18 +107,20 @@ def _add_bpe(
     writer: Any, tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], pieces: list[str], types: list[int]
 ) -> None:
     """Write BPE over bytes, as ModernBERT has it, or over characters with bytes for rare ones, as mmBERT has it."""
-    splitter = content["pre_tokenizer"] or {}
-    parts = splitter.get("pretokenizers", [splitter])
-    if parts[-1].get("type") == "ByteLevel":
-        if len(parts) > 1 or parts[0]["add_prefix_space"] or not parts[0]["use_regex"]:
-            raise ModelError("llama.cpp has no pre-tokenizer like that of this BPE tokenizer: no GGUF file is possible")
-        writer.add_tokenizer_model("gpt2")
-        writer.add_tokenizer_pre("gpt-2")
+    model, splitter, words = content["model"], content["pre_tokenizer"] or {}, word_splitter(tokenizer)(_WORDS)
+    first, *others = splitter.get("pretokenizers", [splitter])
+    if first.get("type") == "ByteLevel":
+        theirs = ByteLevel(add_prefix_space=False).pre_tokenize_str(_WORDS)
+        known, kind, pre = not others and words == [word for word, _ in theirs], "gpt2", "gpt-2"
     else:
-        writer.add_tokenizer_model("gemma4")
-        writer.add_tokenizer_pre("gemma4")
+        known = model["byte_fallback"] and words == [_WORDS.replace(" ", _WORD_START)]
+        kind = pre = "gemma4"
+    if not known or model["continuing_subword_prefix"] or model["end_of_word_suffix"]:
+        raise ModelError("llama.cpp has no pre-tokenizer like that of this BPE tokenizer: no GGUF file is possible")
+    writer.add_tokenizer_model(kind)
+    writer.add_tokenizer_pre(pre)
     writer.add_token_list(pieces)
-    merges = content["model"]["merges"]
+    merges = model["merges"]
     writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in merges])
 
 

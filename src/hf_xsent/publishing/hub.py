@@ -14,7 +14,7 @@ from hf_xsent.errors import OutputError, did_you_mean
 from hf_xsent.files import readable_size
 from hf_xsent.models.saved_form import OF_EXPORTS
 from hf_xsent.pages.tables import Table
-from hf_xsent.publishing.export_folder import check_export
+from hf_xsent.publishing.export_folder import check_export, has_fast_tokenizer
 from hf_xsent.publishing.model_card import (
     NOT_ON_THE_HUB,
     add_facts,
@@ -32,7 +32,7 @@ from hf_xsent.settings.command import command
 
 logger = logging.getLogger(__name__)
 
-_REQUIRED = ("config.json", "tokenizer.json", "model*.safetensors", RUN_FACTS)  # a copy by SentenceTransformer lacks it
+_REQUIRED = ("config.json", "model*.safetensors", RUN_FACTS)  # a copy by SentenceTransformer lacks it
 _PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib"}
 _NOT_UPLOADED = {".git", ".cache"}  # folders of git and of downloads, which huggingface_hub skips
 _CARD_FIELDS = {  # what a card must state, and the flag with which publish writes it
@@ -91,7 +91,7 @@ def publish(settings: PublishSettings) -> Published:
 def _check_files(folder: str | Path) -> None:
     """Refuse a folder that is not an export, or lacks one of its files."""
     check_export(folder)
-    for pattern in _REQUIRED:
+    for pattern in (*_REQUIRED, "tokenizer.json") if has_fast_tokenizer(folder) else _REQUIRED:
         if not any(Path(folder).glob(pattern)):
             raise OutputError(f"{folder} has no {pattern}: export the model again")
 

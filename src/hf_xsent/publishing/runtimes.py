@@ -25,8 +25,9 @@ class Runtime:
     """A runtime: its code in ``snippets/``, the files that it opens, with their precision, and the package it needs.
 
     ``token_ids`` is code in the names of the snippet, which returns the token ids of ``sentences``. A runtime without
-    it is not checked. ``poolings`` are those of a runtime that pools and normalizes hidden states itself, so that a
-    linear layer between the two is lost; others take what the export computes.
+    it is not checked. A runtime with ``fast_tokenizer`` reads tokenizer.json. ``poolings`` are those of a runtime that
+    pools and normalizes hidden states itself, so that a linear layer between the two is lost; others take what the
+    export computes.
     """
 
     title: str
@@ -34,6 +35,7 @@ class Runtime:
     files: Mapping[str, str]
     package: str = ""
     token_ids: str = ""
+    fast_tokenizer: bool = False
     poolings: tuple[str, ...] = ()
 
     @property
@@ -55,6 +57,7 @@ class Runtime:
 
 
 _ENCODE = "tokenizer.encode(prompt + sentence)"
+_IDS = f"[{_ENCODE}.ids for sentence in sentences]"
 _PREPROCESS = 'preprocess([sentence], prompt=prompt)["input_ids"][0].tolist() for sentence in sentences]'
 RUNTIMES = (  # the first is the reference of the others
     Runtime(
@@ -72,14 +75,15 @@ RUNTIMES = (  # the first is the reference of the others
         '[tokenizer(prompt + sentence, truncation=True)["input_ids"] for sentence in sentences]',
         poolings=("cls", "mean", "max"),
     ),
-    Runtime("ONNX Runtime", "onnxruntime.py", _ONNX, "onnxruntime", f"[{_ENCODE}.ids for sentence in sentences]"),
-    Runtime("OpenVINO", "openvino.py", {OPENVINO: "float32"}, "openvino", f"[{_ENCODE}.ids for sentence in sentences]"),
+    Runtime("ONNX Runtime", "onnxruntime.py", _ONNX, "onnxruntime", _IDS, fast_tokenizer=True),
+    Runtime("OpenVINO", "openvino.py", {OPENVINO: "float32"}, "openvino", _IDS, fast_tokenizer=True),
     Runtime(
         "fastembed",
         "fastembed.py",
         _ONNX,
         "fastembed",
         "[model.model.tokenize([prompt + sentence])[0].ids for sentence in sentences]",
+        fast_tokenizer=True,
         poolings=("cls", "mean"),
     ),
     Runtime(
@@ -95,6 +99,7 @@ RUNTIMES = (  # the first is the reference of the others
         _ONNX,
         "@huggingface/transformers",
         f"sentences.map((sentence) => shorten({_ENCODE}))",
+        fast_tokenizer=True,
     ),
     Runtime(
         "llama.cpp (node-llama-cpp)",
@@ -105,7 +110,13 @@ RUNTIMES = (  # the first is the reference of the others
         poolings=("cls", "mean"),
     ),
     Runtime("llama.cpp (llama-server), Ollama", "llama_server.sh", _GGUF, poolings=("cls", "mean")),
-    Runtime("text-embeddings-inference", "text_embeddings_inference.sh", _WEIGHTS, poolings=("cls", "mean")),
+    Runtime(
+        "text-embeddings-inference",
+        "text_embeddings_inference.sh",
+        _WEIGHTS,
+        fast_tokenizer=True,
+        poolings=("cls", "mean"),
+    ),
     Runtime("vLLM", "vllm.py", _WEIGHTS, poolings=("cls", "mean")),
     Runtime("Infinity", "infinity.py", _WEIGHTS),
 )
@@ -115,7 +126,12 @@ SERVED_FILES = (ONNX, ONNX_INT8, OPENVINO, *_GGUF)  # beside the weights
 def runtimes_of(facts: Mapping[str, Any]) -> list[Runtime]:
     """Return the runtimes that compute the embeddings of an export, from the facts of ``encoding_facts``."""
     pooling = None if facts["linear_map"] else facts["pooling"]
-    return [runtime for runtime in RUNTIMES if not runtime.poolings or pooling in runtime.poolings]
+    return [
+        runtime
+        for runtime in RUNTIMES
+        if (not runtime.poolings or pooling in runtime.poolings)
+        and (facts["fast_tokenizer"] or not runtime.fast_tokenizer)
+    ]
 
 
 def runtimes_table(opened: Sequence[Mapping[str, Any]]) -> Table:

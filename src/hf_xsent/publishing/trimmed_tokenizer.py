@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import pairwise
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from hf_xsent.errors import ModelError
 
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
@@ -17,6 +19,11 @@ class PieceTable:
     """The pieces and merges of a WordPiece, unigram or BPE tokenizer, read from its tokenizer.json."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        if not tokenizer.is_fast:
+            raise ModelError(
+                f"the tokenizer {tokenizer.name_or_path!r} runs in Python ({type(tokenizer).__name__}): trim-vocab and "
+                "GGUF files need a model with a tokenizer.json"
+            )
         self.content: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
         model = self.content["model"]
         self.kind: str = model["type"]
@@ -25,6 +32,8 @@ class PieceTable:
         else:
             self.pieces = model["vocab"]
         self.added: dict[str, int] = {token["content"]: token["id"] for token in self.content["added_tokens"]}
+        self.inside: str = model.get("continuing_subword_prefix") or ""  # WordPiece's ##
+        self.end: str = model.get("end_of_word_suffix") or ""  # BPE's </w>
         self._text = {number: piece for piece, number in self.pieces.items()}
         self._ranks = {(left, right): rank for rank, (left, right) in enumerate(model.get("merges", ()))}
 
@@ -52,9 +61,24 @@ class PieceTable:
 
     def characters(self) -> dict[int, str]:
         """Return all pieces that consist of one character (at the start of a word or inside), by id."""
-        inside = self.content["model"].get("continuing_subword_prefix") or ""  # WordPiece's ##
-        bare = {number: piece.removeprefix(inside) for piece, number in self.pieces.items()}
+        bare = {number: self._bare(piece) for piece, number in self.pieces.items()}
         return {number: piece for number, piece in bare.items() if len(piece) == 1}
+
+    def _bare(self, piece: str) -> str:
+        return piece.removeprefix(self.inside).removesuffix(self.end)
+
+    def _symbols(self, piece: str) -> list[str]:
+        """Return the pieces of one character from which BPE builds a piece; none if it has no more than one."""
+        bare = self._bare(piece)
+        if len(bare) < 2:
+            return []
+        symbols = [self.inside + character for character in bare]
+        symbols[0] = symbols[0] if piece.startswith(self.inside) else bare[0]
+        symbols[-1] += self.end if piece.endswith(self.end) else ""
+        return symbols
+
+    def _merged(self, left: str, right: str) -> str:
+        return left + right.removeprefix(self.inside)
 
     def with_parts(self, number: int) -> set[int]:
         """Return a piece and, for BPE, all pieces on the path of merges by which the tokenizer builds it.
@@ -62,7 +86,7 @@ class PieceTable:
         A piece may have several merges; which one the tokenizer uses depends on the ranks of those before.
         """
         parts = {number}
-        symbols = list(self._text[number]) if self._ranks and number in self._text else []
+        symbols = self._symbols(self._text[number]) if self._ranks and number in self._text else []
         while len(symbols) > 1:
             ranked = [(self._ranks.get(pair), place) for place, pair in enumerate(pairwise(symbols))]
             applicable = [(rank, place) for rank, place in ranked if rank is not None]
@@ -70,7 +94,7 @@ class PieceTable:
                 break
             place = min(applicable)[1]
             parts |= {self.pieces[symbols[place]], self.pieces[symbols[place + 1]]}
-            symbols[place : place + 2] = ["".join(symbols[place : place + 2])]
+            symbols[place : place + 2] = [self._merged(*symbols[place : place + 2])]
         return parts
 
     def trim(self, selected: Collection[int]) -> tuple[Tokenizer, list[int]]:
@@ -85,13 +109,27 @@ class PieceTable:
             model["vocab"] = {piece: new[number] for piece, number in self.pieces.items() if number in new}
         if self.kind == "BPE":
             names = {piece for piece, number in self.pieces.items() if number in new}
-            model["merges"] = [pair for pair in model["merges"] if {*pair, "".join(pair)} <= names]
+            model["merges"] = [pair for pair in model["merges"] if {*pair, self._merged(*pair)} <= names]
         content = self.content | {
             "model": model,
             "added_tokens": [token | {"id": new[token["id"]]} for token in self.content["added_tokens"]],
             "post_processor": _renumbered(self.content["post_processor"], new),
         }
         return Tokenizer.from_str(json.dumps(content)), old
+
+
+def word_splitter(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[str]]:
+    """Return a function that splits a text into the words that the tokenizer segments, without its added tokens."""
+    backend: Any = tokenizer.backend_tokenizer
+    splitter: Any = Tokenizer(models.Unigram([("", 0.0)], unk_id=0))  # each word is one unknown piece, number 0
+    splitter.normalizer, splitter.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    splitter.add_tokens([*backend.get_added_tokens_decoder().values()])
+
+    def split(text: str) -> list[str]:
+        encoded = splitter.encode(text)
+        return [word for word, number in zip(encoded.tokens, encoded.ids, strict=True) if number == 0]
+
+    return split
 
 
 def trim_tokenizer(

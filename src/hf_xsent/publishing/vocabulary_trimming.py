@@ -22,9 +22,10 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.data.bitext import load_bitext
+from hf_xsent.data.languages import language_of_tag
 from hf_xsent.data.readers.compression import lines
 from hf_xsent.data.readers.resolving import refuse_two_codes, resolve_sources
-from hf_xsent.data.readers.sources import refuse_table
+from hf_xsent.data.readers.sources import BitextSource, refuse_table
 from hf_xsent.errors import DataError, ModelError, shortened
 from hf_xsent.logs import Progress
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -36,7 +37,7 @@ from hf_xsent.publishing.export_folder import check_replaceable
 from hf_xsent.publishing.facts import ModelFacts
 from hf_xsent.publishing.sentence_transformer import export_sentence_transformer
 from hf_xsent.publishing.settings import TrimSettings
-from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
+from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer, word_splitter
 from hf_xsent.runs.origin import Origin
 from hf_xsent.settings.command import command
 
@@ -76,10 +77,11 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     ```
     """
     check_replaceable(Path(settings.output), settings.overwrite)
-    texts, names = _texts(settings)
+    texts, sources = _texts(settings)
     embedder = SentenceEmbedder.from_pretrained(settings.model, device="cpu")
     check_tokenizer(embedder.tokenizer, embedder.model.config.encoder_config)
     table = PieceTable(embedder.tokenizer)
+    _add_pairs(texts, sources, settings)
     prompts = [prompt for prompt in (embedder.model.config.prompts or {}).values() if prompt]
     words = word_shares(embedder.tokenizer, texts, prompts)
     prompt_pieces = {
@@ -92,7 +94,9 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
         for backend in (table.trim(range(len(table)))[0], tokenizer.backend_tokenizer)
     ]
     _select_rows(embedder.model, old)
-    by = f"by texts in {', '.join(names)}"
+    codes = {*texts, *([settings.target_language] if sources else ())} - {"und"}
+    names = sorted(filter(language_of_tag, codes))  # texts in Python may have other names
+    by = " ".join(["by texts", *(["in", ", ".join(names)] if names else ())])
     trimmed = f"The vocabulary was trimmed to {len(old):,} of {len(table):,} word pieces, {by}."
     facts = replace(ModelFacts.read(settings.model), languages=names, vocabulary=trimmed)
     embedder.model.encoder.origin = Origin(settings.model, facts=facts)
@@ -107,8 +111,8 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     )
 
 
-def _texts(settings: TrimSettings) -> tuple[dict[str, Iterable[str]], list[str]]:
-    """Return the sentences of each language, from Python, text files and both sides of pairs; and all languages."""
+def _texts(settings: TrimSettings) -> tuple[dict[str, Iterable[str]], list[BitextSource]]:
+    """Return the sentences of each language, from Python and text files; and the sources of pairs."""
     for language, sentences in (settings.texts or {}).items():
         if isinstance(sentences, str) or not isinstance(sentences, Iterable):
             raise DataError(f"texts of {language!r} are {shortened(sentences)}: give a list of sentences")
@@ -131,11 +135,15 @@ def _texts(settings: TrimSettings) -> tuple[dict[str, Iterable[str]], list[str]]
         )
         for language in languages
     }
-    if sources := [source for language in languages for source in pairs_of.get(language, ())]:
+    return texts, [source for language in languages for source in pairs_of.get(language, ())]
+
+
+def _add_pairs(texts: dict[str, Iterable[str]], sources: list[BitextSource], settings: TrimSettings) -> None:
+    """Add both sides of the pairs of each language to its sentences."""
+    if sources:
         bitext = load_bitext(sources, target_language=settings.target_language, cache_dir=settings.cache_dir)
-        for language in bitext.languages:  # both sides count for this language
+        for language in bitext.languages:
             texts[language] = chain(texts[language], *bitext.pairs(language))
-    return texts, sorted({*languages, *([settings.target_language] if sources else ())} - {"und"})
 
 
 def _lines(path: Path) -> Iterable[str]:
@@ -150,13 +158,7 @@ def word_shares(
 
     Sentences are split without a prompt and after each of ``prompts``, whose own words do not count.
     """
-    backend = tokenizer.backend_tokenizer
-    normalizer, splitter = backend.normalizer, backend.pre_tokenizer
-
-    def split(text: str) -> list[str]:
-        text = normalizer.normalize_str(text) if normalizer is not None else text
-        return [text] if splitter is None else [word for word, _ in splitter.pre_tokenize_str(text)]
-
+    split = word_splitter(tokenizer)
     words_of_prompts = {"": [], **{prompt: split(prompt) for prompt in prompts}}
     shares: Words = {}
     for language, sentences in texts.items():
