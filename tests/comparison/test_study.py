@@ -173,6 +173,8 @@ def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[s
     ("changes", "told"),
     [
         ({"methods": {"TR": {"objectives": {"translation_rankin": 1}}}}, "methods.TR: .*translation_ranking"),
+        ({"settings": {"masked_share": 0.3}, "methods": {"M": {"recipe": "mlm-small"}}}, "^methods.M: masked_share"),
+        ({"methods": {"TR": {"matryoshka": [32]}}}, "^methods.TR: .* {translation_ranking: {}, matryoshka: …}"),
         ({"methods": {"TR": {"max_length": "long"}}}, "methods.TR: max_length takes a whole number, not 'long'"),
         ({"methods": {"TR": {"method": "wacs"}}}, "methods.TR: unknown method 'wacs'.*did you mean 'wacse'"),
         ({"methods": {"W": {"method": "wacse", "objectives": {"word_translation_ranking": 1}}}}, "methods.W: .*links"),
@@ -511,10 +513,3 @@ def test_a_study_in_python_names_the_folder_of_a_collection_in_memory(study: Stu
         read = read_study([study.content | {"tasks": {"retrieval": options}}], where=str(study.path))
         (folder,) = read.tasks["retrieval"]["data"]
         assert {path.name for path in Path(folder).iterdir()} == {"corpus.jsonl", "queries.jsonl", "qrels.jsonl"}
-
-
-def test_the_name_of_an_objective_among_the_settings_of_a_method_has_a_hint(study: StudyFile) -> None:
-    study.content["methods"] = {"nested": {"matryoshka": [32, 16]}}
-    study.write()
-    with pytest.raises(RecipeError, match="methods.nested: matryoshka is an objective: write objectives: {matryoshka"):
-        read_study([study.content], where=str(study.path))

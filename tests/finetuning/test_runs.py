@@ -395,7 +395,6 @@ def test_export_of_a_fine_tuned_model_warns_that_its_layer_is_dropped(
     flags = _flags(data, encoder_folders["bert"], f"--train=en={data}/train-en.tsv", max_steps=1)
     with caplog.at_level("INFO", logger="hf_xsent"):
         assert command(["finetune", "xnli", *flags]) == 0
-    assert "the model of step 1 is in " in caplog.text and "hf-xsent export" not in caplog.text
     folder = re.search("the model of step 1 is in (.*)", caplog.text)[1]
     assert command(["export", folder, f"--output={data}/exported", "--verify=false"]) == 0
     assert "only its encoder is exported, without the task's layer" in caplog.text

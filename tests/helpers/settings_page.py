@@ -36,7 +36,8 @@ default here.
 `objectives: {translation_ranking: {weight: 1.0, temperature: 0.05}}`; a number alone is the weight. On the command
 line, `--objectives a=1 b=0.8` chooses the objectives a and b with these weights, and
 `--objectives.a.temperature 0.02` changes a setting of a. If only one of the chosen objectives has that setting,
-`--temperature 0.02` does the same.
+`--temperature 0.02` does the same. Recipes and Python name all objectives of the run:
+`objectives: {a: {temperature: 0.02}, b: {}}` changes only this setting of a method or recipe with a and b.
 
 In the tables, N is a whole number, X a number, TEXT a string and {a,b} the allowed values; … marks one or more values,
 a list in a recipe (or a mapping, if they are NAME=VALUE). An empty default means not set.

@@ -407,11 +407,26 @@ def test_null_as_default_prompt_of_a_recipe_keeps_the_prompts_of_the_start(stati
 def test_a_teacher_is_a_model_its_encode_or_its_name(stating: str, tmp_path: Path, pairs: Any, kind: str) -> None:
     teacher = SentenceTransformer(stating, device="cpu")
     given = {"folder": stating, "model": teacher, "encode": teacher.encode}[kind]
-    model = SentenceEncoderForPreTraining.from_pretrained(stating, objectives={"distillation": 1.0})
-    arguments = TrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")
-    teachers = AlignmentTrainer(model, arguments, {"de": pairs}, teachers={"distillation": given}).teachers
-    opened: Any = teachers.by_objective["distillation"]
+    objectives = {"distillation": 1.0, "interpolation": 1.0}
+    model = SentenceEncoderForPreTraining.from_pretrained(stating, objectives=objectives)
+    arguments = TrainingArguments(str(tmp_path / "run"), max_steps=1, use_cpu=True, report_to="none")
+    trainer = AlignmentTrainer(model, arguments, {"de": pairs}, teachers={"distillation": given})
+    opened: Any = trainer.teachers.by_objective["distillation"]
     np.testing.assert_allclose(opened.encode(["a dog"]), teacher.encode(["a dog"]), atol=1e-5)
+    trainer.train()  # the teacher of interpolation is the start, as without teachers
+
+
+def test_a_teacher_that_is_not_given_is_that_of_the_settings(stating: str, tmp_path: Path, pairs: Any) -> None:
+    arguments = TrainingArguments(str(tmp_path / "run"), use_cpu=True, report_to="none")
+    for teacher in (stating, None):
+        objectives = {"distillation": {"teacher": teacher}, "interpolation": 1.0}
+        model = SentenceEncoderForPreTraining.from_pretrained(stating, objectives=objectives)
+        if teacher is None:
+            with pytest.raises(RecipeError, match="^objectives.distillation.teacher is missing: set it to a Hub id"):
+                AlignmentTrainer(model, arguments, {"de": pairs}, teachers={"interpolation": None})
+        else:
+            trainer = AlignmentTrainer(model, arguments, {"de": pairs}, teachers={"interpolation": None})
+            assert trainer.teachers.by_objective["distillation"].name == stating
 
 
 @pytest.mark.parametrize("door", [SentenceEncoderForPreTraining.from_pretrained, SentenceTransformer])

@@ -84,12 +84,14 @@ def test_a_trainer_that_trains_again_counts_again(start: Start) -> None:
         assert trainer.state.global_step == 6
 
 
-def test_of_equal_measurements_the_later_is_the_best(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_of_equal_measurements_the_later_is_the_best(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     trainer = start([40.0, 50.0, 50.0, 45.0])
     trainer.train()
     assert (trainer.state.best_global_step, trainer.state.best_metric) == (3, 50.0)
-    assert any(text.startswith("the model of the best step, 3, is in ") for text in caplog.messages)
+    assert f"the model of the best step, 3, is in {tmp_path / 'run'}" in caplog.messages
 
 
 @pytest.mark.parametrize(

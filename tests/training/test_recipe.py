@@ -17,6 +17,7 @@ from hf_xsent.models import METHODS
 from hf_xsent.objectives.registry import OBJECTIVES, objective_class
 from hf_xsent.settings.declare import settings_of
 from hf_xsent.settings.hints import OTHER_NAMES
+from hf_xsent.settings.recipes import recipe_file
 from hf_xsent.training.arguments import AlignmentTrainingArguments
 from hf_xsent.training.pretrain import pretrain
 from hf_xsent.training.recipe import Recipe, recipe_settings
@@ -28,9 +29,10 @@ from hf_xsent.training.settings import (
     TrainingSettings,
 )
 
-TR, RTL, TLM, WTR = (
-    "translation_ranking", "representation_translation", "translation_language_modeling", "word_translation_ranking"
-)  # fmt: skip
+TR, RTL, TLM, AWP, WTR = (
+    *("translation_ranking", "representation_translation", "translation_language_modeling"),
+    *("aligned_word_prediction", "word_translation_ranking"),
+)
 
 
 def _read(tmp_path: Path, text: str, *flags: str) -> Recipe:
@@ -265,11 +267,34 @@ def test_an_unknown_key_is_an_error_with_the_nearest(tmp_path: Path) -> None:
     assert str(tmp_path / "recipe.yaml") in told
 
 
-@pytest.mark.parametrize("old", ["teacher: x", "queue_size: 9"])
-def test_a_setting_of_an_objective_as_a_key_of_the_recipe_names_the_objective(tmp_path: Path, old: str) -> None:
-    name, objective = old.partition(":")[0], "distillation" if "teacher" in old else "momentum_contrast"
-    cure = f"{name} is of an objective: write objectives: {{{objective}: {{{name}: …}}}}"
-    assert _refused(tmp_path, old).endswith(cure)
+@pytest.mark.parametrize(
+    ("recipe", "key", "told"),
+    [
+        ("dap-small", "temperature", f"{TR}: {{temperature: …}}, {RTL}: {{}}"),
+        ("mlm-small", "masked_share", "masked_language_modeling: {masked_share: …}"),
+        ("wacse-small", "temperature", f"{TR}: {{temperature: …}}, {AWP}: {{}}, {WTR}: {{temperature: …}}"),
+        ("tr-small", "mexma", f"{TR}: {{}}, mexma: …"),
+        ("tr-small", "queue_size", "momentum_contrast"),
+    ],
+)
+def test_a_key_that_belongs_in_objectives_is_shown_with_all_those_of_the_run(
+    tmp_path: Path, recipe: str, key: str, told: str
+) -> None:
+    expected = f"{key} belongs in objectives: write objectives: {{{told}}}"
+    if key == "queue_size":
+        expected = f"{key} is a setting of {told}, which this run does not train with"
+    for values, at, file in (({key: 0.3}, "", recipe), ({}, f"{tmp_path / 'own.yaml'}: ", tmp_path / "own.yaml")):
+        (tmp_path / "own.yaml").write_text(f"{recipe_file(recipe).read_text('utf-8')}\n{key}: 0.3", "utf-8")
+        with pytest.raises(RecipeError, match=f"^{re.escape(at + expected)}$"):
+            pretrain.read(values, recipe=file)
+
+
+def test_the_objectives_that_an_error_shows_train_as_the_flag_does() -> None:
+    with pytest.raises(RecipeError) as error:
+        pretrain.read({"temperature": 0.1}, recipe="dap-small")
+    shown = str(error.value).partition("write objectives: ")[2].replace("…", "0.1")
+    of_flag = pretrain.read({}, {"temperature": ["0.1"]}, "dap-small").config
+    assert pretrain.read({"objectives": shown}, recipe="dap-small").config.objectives == of_flag.objectives
 
 
 def test_an_unknown_flag_is_an_error_with_the_nearest(tmp_path: Path) -> None:

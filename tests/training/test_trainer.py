@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,17 @@ import pytest
 import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer, TrainerCallback
 
-from hf_xsent import AlignmentTrainer, AlignmentTrainingArguments, SentenceEmbedder, XlmrWithRTLHead, load_bitext
+from hf_xsent import (
+    AlignmentTrainer,
+    AlignmentTrainingArguments,
+    SentenceEmbedder,
+    XlmrWithRTLHead,
+    evaluate,
+    load_bitext,
+)
 from hf_xsent.data.bitext import Bitext
 from hf_xsent.data.sampling.collators import PairCollator
-from hf_xsent.errors import DataError
+from hf_xsent.errors import DataError, ModelError
 from hf_xsent.evaluation.pairs import retrieval_by_language
 from hf_xsent.evaluation.task import Metrics
 from hf_xsent.training import callbacks
@@ -211,11 +219,17 @@ def test_dev_accuracy_is_measured_for_each_language(
 def test_models_with_language_embeddings_are_measured_too(
     encoder_folders: dict[str, Path], tmp_path: Path, bitext: Bitext
 ) -> None:
-    arguments = _arguments(tmp_path / "run", max_steps=2, eval_strategy="steps", eval_steps=2)
+    arguments = _arguments(tmp_path / "run", max_steps=2, eval_strategy="steps", eval_steps=2, save_strategy="steps")
     trainer = _trainer(encoder_folders["bert"], bitext, arguments, dev=bitext, languages=["de", "fr", "en"])
     trainer.train()
     assert trainer.model.language_embeddings.weight.any()
-    assert any("eval_accuracy_fr" in line for line in _metrics(tmp_path / "run"))
+    (measured,) = [line for line in _metrics(tmp_path / "run") if "eval_accuracy_fr" in line]
+    with pytest.raises(ModelError, match=re.escape("retrieval_by_language(model, {language: (sources, targets)}, ")):
+        evaluate(str(tmp_path / "run"), pairs=str(tmp_path / "de.tsv"))
+    model = SentenceEmbedder.from_pretrained(tmp_path / "run", device="cpu")
+    for language in bitext.languages:
+        figures = retrieval_by_language(model, {language: bitext.pairs(language)}, "en")[language]
+        assert figures["mean"] == pytest.approx(measured[f"eval_accuracy_{language}"], abs=0.01)
 
 
 def test_measuring_does_not_count_as_training_time(

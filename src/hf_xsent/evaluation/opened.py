@@ -241,6 +241,7 @@ def check_views(embedder: SentenceEmbedder, views: Sequence[View], dims: Sequenc
             raise ModelError(f"dim {dim} does not exist: the embeddings of this model have {embedder.width} dimensions")
     if embedder.model.config.languages:
         raise ModelError(
-            "evaluate does not support models with language embeddings (their config has languages): use "
-            "retrieval_by_language in Python instead"
+            "evaluate does not support models with language embeddings (their config has languages): in "
+            "Python, use hf_xsent.evaluation.pairs.retrieval_by_language(model, {language: (sources, targets)}, "
+            "target_language)"
         )

@@ -93,7 +93,6 @@ def adapted_arguments(args: FineTuningArguments, task: FineTuningTask, dev: Any)
 class FineTuner(SavingTrainer):
     """Fine-tune a task model; the examples of a group share a batch, and ``eval_dataset`` maps names to test sets."""
 
-    uses_of_model = ""  # evaluate and export would drop the task's layer
     loss_is_scaled_for_ga = False  # the loss is the mean of each batch: the Trainer must divide accumulated gradients
     args: FineTuningArguments
 

@@ -46,7 +46,6 @@ class SavingTrainer(HubTrainer):
     ``saves_run=False`` writes metrics only.
     """
 
-    uses_of_model: str = ", for hf-xsent evaluate and hf-xsent export"  # said of the trained model
     saves_checkpoint = False  # while a checkpoint is being written
     _resumed: TrainerState | None = None  # of the checkpoint to resume from
     run: Any = None  # the Run of the last call of train
@@ -165,7 +164,7 @@ class SavingTrainer(HubTrainer):
             self._rotate_checkpoints(self.state.best_model_checkpoint)  # a killed run may have left surplus ones
             best = self.state.best_global_step if self.args.load_best_model_at_end else None
             step = f"the best step, {best}," if best is not None else f"step {self.state.global_step}"
-            logger.info("the model of %s is in %s%s", step, run.folder, self.uses_of_model)
+            logger.info("the model of %s is in %s", step, run.folder)
         self.accelerator.wait_for_everyone()
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:

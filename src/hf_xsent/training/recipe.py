@@ -71,8 +71,9 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
     Objectives are those of the last layer that names any; settings that it does not state come from earlier layers.
     """
     prefix = f"{where}: " if where else ""
-    for number, layer in enumerate(layers):
-        check_keys(layer, "" if number else prefix)  # the first is that of the file
+    placed = [("" if number else prefix, layer) for number, layer in enumerate(layers)]  # the first is that of the file
+    for at, layer in placed:
+        check_keys(layer, at)
     values = as_files(join_layers(layers))
     if not isinstance(model := values.get("model"), str | PathLike | None):
         raise RecipeError(
@@ -85,9 +86,10 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
         raise RecipeError(f"unknown method {method!r}: use {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     config_class, model_class, _ = METHODS[method]
     values.pop("objectives", None)
-    objectives, flags = _read_objectives(
-        config_class, [layer["objectives"] for layer in layers if layer.get("objectives") is not None], flags, prefix
-    )
+    stated = [(at, layer["objectives"]) for at, layer in placed if layer.get("objectives") is not None]
+    objectives, flags = _read_objectives(config_class, stated, flags)
+    for at, layer in placed:
+        _check_places(layer, at, objectives or config_class.default_objectives())
     own, others = _types_of_method(config_class), _types_of_parts()
     for name in [*values, *flags]:
         if name not in own and name not in others and name in recipe_settings():
@@ -104,13 +106,20 @@ def build_recipe(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None
 
 
 def check_keys(layer: Mapping[str, Any], at: str, others: Collection[str] = ()) -> None:
-    """Raise an error for a key that is neither a setting of a recipe nor among ``others``."""
-    for key in layer.keys() - recipe_settings().keys() - {*others}:
-        if key in OBJECTIVES:
-            raise RecipeError(f"{at}{key} is an objective: write objectives: {{{key}: …}}")
-        if owners := _objectives_with(key):
-            raise RecipeError(f"{at}{key} is of an objective: write objectives: {{{owners[0]}: {{{key}: …}}}}")
-    check_known(layer, [*recipe_settings(), *others], at)
+    """Raise an error for a key that is not a setting of a recipe or of objectives, nor among ``others``.
+
+    Only `build_recipe`, which knows the objectives of the run, can say where a setting of objectives belongs.
+    """
+    keys = [key for key in layer if key not in OBJECTIVES and not _objectives_with(key)]
+    check_known(keys, [*recipe_settings(), *others], at)
+
+
+def _check_places(layer: Mapping[str, Any], at: str, objectives: Mapping[str, Any]) -> None:
+    """Raise an error for a key that belongs in ``objectives``, with all those of the run, which it must name."""
+    for key in (key for key in layer if key not in recipe_settings()):
+        owners = {key: "…"} if key in OBJECTIVES else dict.fromkeys(_owners(at, key, objectives), f"{{{key}: …}}")
+        each = ", ".join(f"{name}: {value}" for name, value in (dict.fromkeys(objectives, "{}") | owners).items())
+        raise RecipeError(f"{at}{key} belongs in objectives: write objectives: {{{each}}}")
 
 
 def join_layers(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -138,16 +147,15 @@ def _text(words: Sequence[str] | None, value: Any) -> str:
 
 
 def _read_objectives(
-    config_class: Any, layers: Sequence[Any], flags: Mapping[str, Sequence[str]], prefix: str
+    config_class: Any, stated: Sequence[tuple[str, Any]], flags: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Any] | None, dict[str, Sequence[str]]]:
-    """Merge the objectives of the method, of each layer and of ``--objectives``, then flags of single settings.
+    """Merge the objectives of the method, those ``stated``, each after its place, and flags of single settings.
 
-    Return the objectives, None if neither layers nor flags name any, and the other flags.
+    Return the objectives, None if none are stated, and the other flags.
     """
     objectives: dict[str, Any] = config_class.default_objectives()
-    stated = [(prefix, layer) for layer in layers]
     if "objectives" in flags:
-        stated.append(("--", _objectives_of_words(flags["objectives"])))
+        stated = [*stated, ("--", _objectives_of_words(flags["objectives"]))]
     for at, value in stated:
         layer = parse_text(value) if isinstance(value, str) else value
         if not isinstance(layer, Mapping):
@@ -163,8 +171,7 @@ def _read_objectives(
         name, key = _setting_of_flag(flag, objectives)
         value = convert_words(flag, flags[flag], types_of(objective_class(name).Settings)[key])
         objectives = objectives | merge_objectives(objectives, {name: {key: value}})
-    changed = bool(layers or single or "objectives" in flags)
-    return (objectives if changed else None), rest
+    return (objectives if stated or single else None), rest
 
 
 def _objectives_of_words(words: Sequence[str]) -> Mapping[str, Any]:
@@ -190,16 +197,23 @@ def _setting_of_flag(flag: str, objectives: Mapping[str, Any]) -> tuple[str, str
         if key not in known:
             raise RecipeError(f"--{flag}: {name} has no setting {key!r}{did_you_mean(key, known)}")
         return name, key
-    owners = [name for name in settings if flag in settings[name]]
+    owners = _owners("--", flag, objectives)
     if len(owners) == 1:
         return owners[0], flag
     if owners:
         ways = " or ".join(f"--objectives.{name}.{flag}" for name in owners)
         raise RecipeError(f"--{flag} is a setting of several objectives: write {ways}")
-    if elsewhere := _objectives_with(flag):
-        raise RecipeError(f"--{flag} is a setting of {' and '.join(elsewhere)}, which this run does not train with")
     known_flags = [*recipe_settings(), *(key for keys in settings.values() for key in keys)]
     raise RecipeError(f"unknown flag --{flag}{suggestion(flag, known_flags)}")
+
+
+def _owners(at: str, key: str, objectives: Mapping[str, Any]) -> list[str]:
+    """Return the objectives of the run that have a setting; raise an error if only others have it."""
+    owners = _objectives_with(key)
+    ours = [name for name in objectives if name in owners]
+    if owners and not ours:
+        raise RecipeError(f"{at}{key} is a setting of {' and '.join(owners)}, which this run does not train with")
+    return ours
 
 
 def _objectives_with(setting: str) -> list[str]:

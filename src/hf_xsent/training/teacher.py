@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,9 +44,11 @@ class Teacher:
     by_embeddings: bool = False  # whether its embeddings identify it, because the config cannot
 
 
-def load_teachers(config: AlignmentConfig, arguments: TrainingArguments) -> dict[str, Teacher | None]:
-    """Open each teacher that the objectives name once; None stands for the model before training."""
-    names = config.teachers()
+def load_teachers(
+    config: AlignmentConfig, arguments: TrainingArguments, given: Collection[str] = ()
+) -> dict[str, Teacher | None]:
+    """Open each teacher that the objectives name and that is not ``given`` once; None is the model before training."""
+    names = config.teachers(given)
     opened = {name: _open(name, config, arguments) for name in dict.fromkeys(names.values()) if name is not None}
     return {objective: None if name is None else opened[name] for objective, name in names.items()}
 

@@ -46,8 +46,8 @@ class AlignmentTrainer(RunTrainer):
     retrieval accuracy@1: ``eval_accuracy_forward`` (source to target), ``eval_accuracy_backward`` (target to source),
     ``eval_accuracy``, their mean, the same mean per language, such as ``eval_accuracy_de``, and ``eval_beside``: the
     translation is nearer than the other sentences of the query's side, too. Without dev, the run ends with its last
-    weights. Teachers of objectives are loaded by the names in the objectives' settings, unless ``teachers`` are given:
-    ``{"distillation": other}``, a model, its ``encode`` or its name, or ``{}`` if batches have the teachers'
+    weights. Teachers of objectives are loaded by the names in the objectives' settings, unless ``teachers`` gives them:
+    ``{"distillation": other}``, a model, its ``encode`` or its name, or ``{}`` if batches have all teachers'
     embeddings. If no objective needs pairs, the two sides of the data are shuffled independently. Over a frozen
     encoder, ``features`` encodes each sentence once, before the first step; without, the encoder runs in every step.
     ``model`` may be a SentenceTransformer of transformer and pooling: its encoder trains by translation ranking.
@@ -138,7 +138,8 @@ class AlignmentTrainer(RunTrainer):
         self.alpha = alpha
         self.columns = columns
         self.features = features
-        teachers = load_teachers(config, self.args) if teachers is None else teachers
+        if teachers is None or teachers:
+            teachers = load_teachers(config, self.args, teachers or ()) | dict(teachers or {})
         self.teachers = Teachers(teachers, model, self.args)
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
         self._batches = self._pairs = 0
