@@ -130,6 +130,13 @@ def test_the_ledger_counts_each_pair_once(load: Any, pairs: Pairs) -> None:
     assert sum(train.ledger.values()) == len(train)
 
 
+def test_an_origin_may_be_a_number_and_a_missing_licence_hides_no_license(load: Any) -> None:
+    record = {"source": "ein Hund", "target": "a dog"}
+    assert load([record | {"origin": 0}]).ledger == {"0, licence not stated": 1}
+    nothing = load([record | {"licence": float("nan"), "license": "CC0"}])
+    assert nothing.ledger == {"origin not stated, CC0": 1}
+
+
 def test_neither_the_ledger_nor_an_index_is_a_side(load: Any) -> None:
     record = {"left": "ein Hund", "right": "a dog", "origin": "web", "licence": "CC0"}
     frame = pandas.DataFrame([{"left": "x"}, {"left": "ein Hund", "right": "a dog"}], index=["x", "y"])[1:]
@@ -209,6 +216,10 @@ def test_equal_pairs_are_cleaned_and_cached_once(load: Any, pairs: Pairs, tmp_pa
         ([("a\0c", "b")], "^pair 1 of the pairs: the source side has NUL characters"),
         ({"de": [(f"{n}", "b") for n in range(9)]}, "^the de pairs: the source column has no letters"),
         ([dict.fromkeys("ace", "b")], "^the pairs: cannot choose among the columns a, c, e; state .* as columns"),
+        (
+            [{side: {str(row): "a" for row in range(5000)} for side in ("de", "en")}],  # DataFrame.to_json
+            r'^the pairs: cannot choose among the columns de.0, .*, …; .* write records instead \(orient="records"\)',
+        ),
         ([("a", "b"), (b"Ein Hund", b"A dog")], "pair 2 of the pairs: the source side is not text but .*bytes"),
         ([{"translation": {"de": "Ein Hund", "en": b"A dog"}}], "pair 1 of the de pairs: the target side .*bytes"),
         (

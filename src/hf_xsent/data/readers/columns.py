@@ -34,6 +34,7 @@ _KNOWN = _SIDES | _OTHER | {name for pair in _USUAL_PAIRS for name in pair} - {"
 _PUNCTUATION = re.compile(r"[.,;:!?…。，；：！？](\s|$)")
 _INDEX_OF_PANDAS = re.compile(r"(Unnamed: \d+)?")
 _LONGEST_NAME = 40
+_MOST_NAMES = 20  # in a message
 _OPUS = "translation."
 CURE = (
     "state the two that have the sentences as columns, by name or by number from 0 (such as 1 2), or give a file with "
@@ -91,7 +92,10 @@ def choose_columns(
         if first is None or second is None:
             other = language_of_columns(tuple(names), target_language)
             way = f"if {other} is their language, state it ({other}=FILE), else " if other else ""
-            raise DataError(f"{place}: cannot choose among the columns {', '.join(names)}; {way}{CURE}")
+            listed = ", ".join([*names[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])])
+            if any(name.endswith(".0") for name in names):  # of DataFrame.to_json
+                way = 'if it is one object of columns, write records instead (orient="records"), else '
+            raise DataError(f"{place}: cannot choose among the columns {listed}; {way}{CURE}")
         return first, second
     numbers = []
     for column in columns:
@@ -128,8 +132,8 @@ def _without_numbers(names: Sequence[str]) -> Iterator[str]:
     parsed = [_parse_name(name) for name in names]
     for name, (tag, words) in zip(names, parsed, strict=True):
         is_number = _NUMBERS.intersection(map(str.lower, _words(name)))
-        has_other = any(other.tag not in ("", tag) and other.words == words for other in parsed)
-        yield name if has_other or not is_number else ""
+        is_side = not is_number or any(other.tag not in ("", tag) and other.words == words for other in parsed)
+        yield name if is_side else ""
 
 
 def has_side(names: Sequence[str], language: str, target_language: str) -> bool:

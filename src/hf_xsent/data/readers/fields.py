@@ -44,14 +44,23 @@ def checked_pair(source: BitextSource, number: int, first: Any, second: Any, *ot
             cure = "fix it, or skip bad rows by on_error of load_bitext or pretrain"
             return DataError(f"{source.place(number)}: the {side} side {kind}; {cure}")
     first, second = first.strip(), second.strip()
-    if not any(others):
+    if others.count(None) == len(others):
         return first, second, None, None, None, None, None
     place, (links, *negatives, origin, licence) = source.place(number), others
     checked: list[Any] = [check_links(links, place, first, second)]
     checked += [_check_negatives(place, name, side) for name, side in zip(NEGATIVES, negatives, strict=True)]
-    checked += [str(text).strip() or None if text == text and text is not None else None for text in (origin, licence)]
+    checked += [stated_text(origin), stated_text(licence)]
     error = next((value for value in checked if isinstance(value, DataError)), None)
     return error or (first, second, *checked)
+
+
+def stated_text(value: Any) -> str | None:
+    """Return a value, such as the number of an origin, as text; None if it is missing or empty.
+
+    >>> [stated_text(value) for value in (0, " CC0 ", "", float("nan"), None)]
+    ['0', 'CC0', None, None, None]
+    """
+    return None if value is None or value != value else str(value).strip() or None
 
 
 def _check_negatives(place: str, name: str, negatives: Any) -> list[str] | DataError | None:

@@ -30,7 +30,16 @@ from hf_xsent.data.readers.columns import (
     names_of_sides,
 )
 from hf_xsent.data.readers.compression import lines_or_errors
-from hf_xsent.data.readers.fields import LEDGER, LICENCE, LICENSE, PAIR_FIELDS, LinkedPair, checked_pair, exchange_sides
+from hf_xsent.data.readers.fields import (
+    LEDGER,
+    LICENCE,
+    LICENSE,
+    PAIR_FIELDS,
+    LinkedPair,
+    checked_pair,
+    exchange_sides,
+    stated_text,
+)
 from hf_xsent.data.readers.records import (
     names_of,
     names_of_parquet,
@@ -228,7 +237,7 @@ def _pairs_of_records(source: BitextSource) -> Numbered[Texts]:
             continue
         sides = sides or _choose(source, names)
         fields = {name.lower(): value for name, value in record.items()}
-        fields[LICENCE] = fields.get(LICENCE) or fields.get(LICENSE)
+        fields[LICENCE] = stated_text(fields.get(LICENCE)) or stated_text(fields.get(LICENSE))
         own = language_value(fields)
         if own and not source.stated:
             way = f"state a language (de={source.path}, und={source.path} for all pairs), or pass a Dataset in Python"
