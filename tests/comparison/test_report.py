@@ -10,6 +10,7 @@ import statistics
 import subprocess
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,13 @@ from scipy import stats
 
 from hf_xsent.comparison.compare import StudyResults
 from hf_xsent.comparison.report import report_document
-from hf_xsent.comparison.results import collect, half_interval, mean_and_sd
+from hf_xsent.comparison.results import collect, differences_to_best, half_interval, mean_and_sd
 from hf_xsent.comparison.run import Run
 from hf_xsent.comparison.settings import Budget
 from hf_xsent.comparison.study import Study
 from hf_xsent.data.benchmarks.bucc import BuccSet
 from hf_xsent.evaluation.mining_f1 import BuccTask
+from hf_xsent.evaluation.pairs import PairsTask
 from hf_xsent.evaluation.report import Measurement, Report
 from hf_xsent.evaluation.task import Outcomes
 
@@ -320,3 +322,26 @@ def test_the_interval_over_seeds_is_welchs() -> None:
     expected = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
     assert 2 * half_interval(spreads) == pytest.approx(expected.high - expected.low)
     assert half_interval([(0.0, 1), (0.0, 2)]) == 0  # an untrained encoder, and equal figures
+
+
+def test_a_difference_whose_interval_ends_at_zero_is_not_below_it() -> None:
+    """Scores are rounded, but not the differences: 1 and 2 of 120 translations, found by B and by A."""
+
+    def outcomes(hits: list[int]) -> Outcomes:
+        rows = np.zeros((60, 8))
+        rows[hits, 6] = 1
+        return Outcomes({"de": rows}, {"all": ["de"]})
+
+    found = {"A": outcomes([3, 40]), "B": outcomes([3])}
+    measured = {name: SimpleNamespace(outcomes=items) for name, items in found.items()}
+    runs: Any = [
+        SimpleNamespace(finished=True, method=name, pooling="mean", measurement=lambda _, m=one: m)
+        for name, one in measured.items()
+    ]
+    scores = {name: round(float(PairsTask.metrics(found[name].rows["de"])["beside"]), 4) for name in found}
+    summary = [
+        {"method": name, "pooling": "mean", "seeds": [], "groups": {"pairs": {"all": {"beside": mean_and_sd([score])}}}}
+        for name, score in scores.items()
+    ]
+    (other,) = differences_to_best("pairs", ("all", "beside"), summary, runs)["others"]
+    assert (other["difference"], other["interval"]) == (-0.8333, [-2.5, 0.0])

@@ -79,7 +79,7 @@ def _flags(data: Path, encoder: Path, *more: str, **changes: Any) -> list[str]:
 
 
 def test_zero_shot_nli_is_measured_in_every_language(data: Path, tiny_encoders: Path) -> None:
-    (report,) = xnli(_flags(data, tiny_encoders, f"--train=en={data}/train-en.tsv", f"--xnli={data}"))
+    (report,) = xnli(_flags(data, tiny_encoders, f"--train=eng={data}/train-en.tsv", f"--xnli={data}"))
     assert report.setting == "zero-shot"
     assert set(report.scores) == {"de", "en"}
     saved = json.loads((data / "out/results.json").read_text())
@@ -276,6 +276,9 @@ def test_a_model_measured_again_keeps_the_setting_it_was_trained_in(
     assert xnli(_flags(data, encoder_folders["bert"], *train, max_steps=1)) == []
     measure = f"--xnli={data}"
     (report,) = xnli(_flags(data, data / "out", measure, output_dir=data / "again"))
+    assert report.setting == "translate-train"
+    further = [f"--train=en={data}/train-en.tsv", measure]
+    (report,) = xnli(_flags(data, data / "out", *further, output_dir=data / "further", max_steps=1))
     assert report.setting == "translate-train"
     assert xnli(_flags(data, data / "out", measure))
     shutil.copytree(data / "out", data / "copy")

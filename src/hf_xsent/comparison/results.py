@@ -143,11 +143,11 @@ def differences_to_best(task: str, column: Sequence[str], summary: Sequence[Reco
         interval = None if None in spreads else [value - seeds, value + seeds]
         if best_outcomes and (outcomes := _outcomes(runs, row, task, group)):
             items = paired_differences(TASKS[task].metrics, best_outcomes, outcomes)[group][metric]
-            interval = None
+            value, interval = items.value, None  # not of rounded scores
             if items.low is not None and items.high is not None:
-                low, high = (math.hypot(items.value - end, seeds) for end in (items.low, items.high))
+                low, high = (math.hypot(value - end, seeds) for end in (items.low, items.high))
                 interval = [value - low, value + high]
-        interval = interval and [round(end, 4) for end in interval]
+        interval = interval and [round(end, 4) + 0.0 for end in interval]  # no -0.0
         others.append({**_names(row), "difference": round(value, 4), "interval": interval})
     return {"best": _names(best), "others": others}
 

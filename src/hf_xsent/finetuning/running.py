@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
+from hf_xsent.data.languages import subtags_of
 from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
 from hf_xsent.finetuning.report import FineTuningReport, write_reports
 from hf_xsent.finetuning.settings import QuestionSettings
@@ -143,11 +144,13 @@ def run(
 
 
 def _setting(settings: FineTuningArguments) -> str:
-    """Return zero-shot or translate-train, from the training languages of this run or of the model's recipe."""
-    train, recipe = settings.train, Path(str(settings.model)) / RECIPE_FILE
-    if not train and recipe.is_file():
-        train = yaml.safe_load(recipe.read_text(encoding="utf-8")).get("train")
-    languages = {name.partition("=")[0] for name in train or ()}
+    """Return zero-shot or translate-train, from the training languages of this run and of those before it."""
+    train, model, seen = [*(settings.train or ())], str(settings.model), set[str]()
+    while model not in seen and (recipe := Path(model) / RECIPE_FILE).is_file():
+        seen.add(model)
+        before = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+        train, model = [*train, *(before.get("train") or ())], str(before.get("model"))
+    languages = {subtags_of(name.partition("=")[0])[0] for name in train}
     if not languages:
         return "unknown training"
     return "translate-train" if languages - {"en"} else "zero-shot"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,12 +45,17 @@ class Teacher:
 
 
 def load_teachers(
-    config: AlignmentConfig, arguments: TrainingArguments, given: Collection[str] = ()
-) -> dict[str, Teacher | None]:
-    """Open each teacher that the objectives name and that is not ``given`` once; None is the model before training."""
-    names = config.teachers(given)
+    config: AlignmentConfig, arguments: TrainingArguments, given: Mapping[str, Any] | None = None
+) -> Mapping[str, Any]:
+    """Open each teacher that the objectives name and that is not ``given`` once; None is the model before training.
+
+    Of ``{}``, none is opened.
+    """
+    if given is not None and not given:
+        return given
+    names = config.teachers(given or ())
     opened = {name: _open(name, config, arguments) for name in dict.fromkeys(names.values()) if name is not None}
-    return {objective: None if name is None else opened[name] for objective, name in names.items()}
+    return {objective: None if name is None else opened[name] for objective, name in names.items()} | dict(given or {})
 
 
 def copy_of_start(model: Any, arguments: TrainingArguments) -> Teacher:

@@ -138,9 +138,7 @@ class AlignmentTrainer(RunTrainer):
         self.alpha = alpha
         self.columns = columns
         self.features = features
-        if teachers is None or teachers:
-            teachers = load_teachers(config, self.args, teachers or ()) | dict(teachers or {})
-        self.teachers = Teachers(teachers, model, self.args)
+        self.teachers = Teachers(load_teachers(config, self.args, teachers), model, self.args)
         self._sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=self.args.device))
         self._batches = self._pairs = 0
         self._threads = torch.get_num_threads()
