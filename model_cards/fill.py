@@ -21,16 +21,8 @@ from hf_xsent.settings.recipes import recipe_file
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
 ENCODING = {  # of all of these models
-    **{
-        "plain": True,
-        "normalize": False,
-        "linear_map": False,
-        "fast_tokenizer": True,
-        "truncated": False,
-        "prompted": False,
-        "prompt": "",
-    },
-    **{"files": [], "opened": []},
+    **{"plain": True, "normalize": False, "linear_map": False, "truncated": False, "prompted": False, "prompt": ""},
+    **{"fast_tokenizer": True, "files": [], "opened": []},
 }
 
 

@@ -20,17 +20,9 @@ FACTS = ModelFacts(
     stages=[STAGE], languages=["de", "en", "no"], base_model="FacebookAI/xlm-roberta-base", license="mit"
 )
 ENCODING: dict[str, Any] = {
-    **{
-        "pooling": "mean",
-        "max_length": 16,
-        "dimensions": 32,
-        "layer": 3,
-        "normalize": False,
-        "linear_map": False,
-        "fast_tokenizer": True,
-    },
+    **{"pooling": "mean", "max_length": 16, "dimensions": 32, "layer": 3, "normalize": False, "linear_map": False},
     **{"plain": True, "truncated": False, "prompted": False, "prompt": "", "pad_id": 0, "pad_token": "<pad>"},
-    **{"dtype": "float32", "token_types": False, "files": [], "opened": []},
+    **{"dtype": "float32", "token_types": False, "fast_tokenizer": True, "files": [], "opened": []},
 }
 
 
