@@ -115,6 +115,19 @@ def test_two_tasks_of_one_name_are_refused(tasks: list[EvaluationTask], tmp_path
         load_tasks([f"pairs={tmp_path / 'de.tsv'}"], pairs=[("Nein.", "No.")])
 
 
+@pytest.mark.parametrize("languages", ["de,sw", ["de", "sw"], {"tatoeba": "de,sw"}, {"tatoeba": ["de", "sw"]}])
+def test_languages_are_read_as_evaluate_reads_them(tmp_path: Path, languages: Any) -> None:
+    for code in ("deu", "swh", "fra"):
+        for side in (code, "eng"):
+            (tmp_path / f"tatoeba.{code}-eng.{side}").write_text(f"{side}.\n", encoding="utf-8")
+    (task,) = load_tasks({"tatoeba": tmp_path}, languages)
+    assert len(task.sets) == 2
+    with pytest.raises(DataError, match="unknown language code '36.5'"):
+        load_tasks({"tatoeba": tmp_path}, 36.5)
+    with pytest.raises(DataError, match="no language of Tatoeba was chosen"):
+        load_tasks({"tatoeba": tmp_path}, {"tatoeba": []})
+
+
 def test_options_of_own_pairs_may_stand_beside_them() -> None:
     pairs = [("Ja.", "Yes."), ("Nein.", "No.")]
     for options in ({"max_pairs": 1}, {"data": pairs, "max_pairs": 1}):

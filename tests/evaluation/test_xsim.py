@@ -113,6 +113,14 @@ def test_pairs_of_languages(folder: Path):
     assert pairs("fr-de") == [("fr", "de")]  # other languages may have other lines
 
 
+def test_of_several_regions_of_the_target_the_first_is_taken(folder: Path) -> None:
+    (folder / "en.txt").rename(folder / "en_US.txt")
+    (folder / "en_GB.txt").write_text((folder / "en_US.txt").read_text("utf-8"), "utf-8")
+    for languages, sources in ((None, ["de", "fr"]), (["de"], ["de"]), (["en_US"], ["en_US"])):
+        sets = XsimTask.load(folder, languages).sets
+        assert [(one.source, one.target) for one in sets] == [(source, "en_GB") for source in sources]
+
+
 def test_the_same_task_in_sentence_transformers(folder: Path):
     (task,) = load_tasks({"xsim": folder}, {"xsim": ["de", "fr"]})
 

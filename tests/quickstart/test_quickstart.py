@@ -27,6 +27,23 @@ def test_the_picture_and_the_figures_of_the_readme_are_those_of_a_run():
     assert f"{sum(results['pairs'].values()):,} pairs" in caption and f"{results['steps']} steps" in caption
 
 
+@pytest.mark.parametrize("targets", [["Red", "Crimson", "Green"], ["Crimson", "Red", "Green"]])
+def test_each_target_of_a_repeated_source_is_its_translation(targets: list[str]) -> None:
+    class Model:
+        def encode(self, texts: list[str]) -> np.ndarray:
+            known = {
+                "Rot": [1, 0.2, 0],
+                "Grün": [0, 1, 0.1],
+                "Red": [0, 0.8, 0.6],
+                "Crimson": [1, 0.3, 0],
+                "Green": [0, 1, 0],
+            }
+            return np.array([known[text] for text in texts])
+
+    figures = PoolSearch(Model(), {"de": (["Rot", "Rot", "Grün"], targets)}).figures()
+    assert figures["de"]["translation_first"] == 100
+
+
 def test_a_pool_is_searched_beside_the_own_language():
     pairs = {"de": (["Hund", "Haus"], ["dog", "house"]), "fr": (["chien"], ["dog"])}
 

@@ -23,7 +23,7 @@ from training_process import (
     train_together,
     wait,
 )
-from training_run import Run
+from training_run import Run, unfinish
 
 from hf_xsent import AlignmentTrainer, load_bitext
 from hf_xsent.errors import ModelError, OutputError, Stopped, TrainingError
@@ -172,6 +172,20 @@ def test_a_resumed_run_that_saves_the_best_has_the_checkpoints_of_an_uninterrupt
     assert checkpoints == ["checkpoint-2", "checkpoint-4"]
     _stop_twice_and_resume(run, monkeypatch, [5, 7], settings)
     assert sorted(path.name for path in run.out.glob("checkpoint-*")) == checkpoints
+
+
+def test_a_run_resumed_from_a_best_checkpoint_at_the_end_of_an_epoch_has_the_loss_of_this_epoch(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {"save_strategy": "best", "logging_strategy": "epoch", "eval_steps": 3, "max_steps": 9}
+    monkeypatch.setattr(
+        AlignmentTrainer, "_measure_dev", lambda self, *_: {"accuracy": -abs(self.state.global_step - 6)}
+    )
+    run.start(**settings)
+    uninterrupted = losses(run)
+    unfinish(run.out)
+    run.start("--resume", **settings)
+    assert losses(run) == uninterrupted and [step for step, _ in uninterrupted] == [3, 6, 9]
 
 
 def test_ctrl_c_saves_and_says_how_to_resume_and_a_second_run_is_refused_meanwhile(run: Run) -> None:

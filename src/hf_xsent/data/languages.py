@@ -31,8 +31,8 @@ CODE = r"[A-Za-z]{2,3}(?:[-_@][A-Za-z0-9]+)*"  # the form of a code in BCP 47 or
 STRICT_CODE = r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*(?:@[a-z]+)?"  # as usual in names of files
 _TARGET_CODE = "(?P<target>[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)"
 _TWO_CODES = (
-    rf"(?:.*?[-_])?(?P<code>{STRICT_CODE})[-_]{_TARGET_CODE}",
-    rf"(?:.*?[-_])?{_TARGET_CODE}[-_](?P<code>{STRICT_CODE})",
+    rf"(?P<before>.*?[-_])?(?P<code>{STRICT_CODE})[-_]{_TARGET_CODE}",
+    rf"(?P<before>.*?[-_])?{_TARGET_CODE}[-_](?P<code>{STRICT_CODE})",
 )
 _WORD = r"[a-z]{3}(?:[-_]\d+)?"
 _LONGEST_TAG = 40
@@ -136,16 +136,31 @@ def matching_tags(tags: Iterable[str], code: str) -> list[str]:
 def code_at_end(name: str, target_language: str) -> str | None:
     """Return the code that a name is, or the other one of two that end it, of which one is the target language's.
 
-    A name of three letters is a word, such as run or max, rather than a code.
+    A name of three letters is a word, such as run or max, rather than a code. Two letters after two others that are a
+    code may be a region.
 
-    >>> [code_at_end(name, "en") for name in ("de", "talks-en-pt_BR", "deu-eng", "eng_Latn-deu_Latn", "run", "de-fr")]
-    ['de', 'pt_BR', 'deu', 'deu_Latn', None, None]
+    >>> [code_at_end(name, "en") for name in ("de", "talks-en-pt_BR", "deu-eng", "eng_Latn-deu_Latn", "ar-to-en")]
+    ['de', 'pt_BR', 'deu', 'deu_Latn', 'ar']
+    >>> [code_at_end(name, "en") for name in ("run", "de-fr", "german_to_en", "pt-br-en")]
+    [None, None, None, None]
     """
+    name = re.sub("(?<=[A-Za-z])[-_]to[-_]", "-", name)  # rather a word than Tongan
     pairs = [match for pattern in _TWO_CODES if (match := re.fullmatch(pattern, name))]
     codes = [] if re.fullmatch(_WORD, name) else [name]
-    codes += [pair["code"] for pair in pairs if matching_tags([pair["target"]], target_language)]
+    codes += [
+        pair["code"]
+        for pair in pairs
+        if matching_tags([pair["target"]], target_language)
+        and not (len(pair["code"]) == 2 and _is_code(pair["before"]))
+    ]
     known = [code for code in codes if re.fullmatch(STRICT_CODE, code) and language_of_tag(code)]
     return known[0] if len(known) == 1 and not matching_tags(known, target_language) else None
+
+
+def _is_code(before: str | None) -> bool:
+    """Return whether the last word before a code is one of two letters, as pt in pt-br-en."""
+    word = re.search("(?:^|[-_])([a-z]{2})[-_]$", before or "")
+    return word is not None and language_of_tag(word[1]) is not None
 
 
 @lru_cache(maxsize=4096)

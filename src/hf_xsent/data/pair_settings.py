@@ -14,7 +14,10 @@ class BitextSettings:
 
     target_language: str = setting("en", "Language code of the target side, and und if unknown.")
     columns: list[str] | None = setting(
-        None, "Read these two columns, by name or number. (default: found by header or content)", metavar="COLUMN"
+        None,
+        "Read these two columns, by name or number. (default: found by header or content)",
+        named=True,
+        metavar="COLUMN",
     )
 
 

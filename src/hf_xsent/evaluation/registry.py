@@ -31,6 +31,7 @@ from hf_xsent.evaluation.translation_retrieval import TatoebaTask
 from hf_xsent.evaluation.word_alignment import WordAlignmentTask
 from hf_xsent.evaluation.xsim import XsimTask
 from hf_xsent.files import digest, is_hub_id
+from hf_xsent.settings.convert import convert
 from hf_xsent.settings.read import check_known, read_settings
 
 TASKS: dict[str, type[EvaluationTask]] = {
@@ -127,7 +128,6 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
     ``languages`` are a mapping from tasks to codes, or words such as ``tatoeba=de,fr`` or, for a single task, ``de``.
     """
     tasks = [tasks] if isinstance(tasks, EvaluationTask | str | os.PathLike) else tasks
-    languages = [languages] if isinstance(languages, str) else languages
     are_loaded = {isinstance(task, EvaluationTask) for task in tasks} if isinstance(tasks, Sequence) else set()
     if True in are_loaded:
         if False in are_loaded:
@@ -149,7 +149,7 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
         raise RecipeError("columns are those of pairs, but there are no pairs: give --pairs, or drop columns")
     if not (names := [*sources]):
         raise RecipeError("tasks is missing: give --tasks or --pairs")
-    selected = languages if isinstance(languages, Mapping) else _languages(languages or (), names)
+    selected = _languages(languages, names)
     if unknown := [name for name in selected if name not in names]:
         known = f"{', '.join(names)}{did_you_mean(unknown[0], names)}"
         raise RecipeError(f"languages are given for {unknown[0]!r}, which is not among the tasks {known}")
@@ -194,9 +194,11 @@ def find_tasks(folder: str | PathLike[str]) -> dict[str, str]:
     return found
 
 
-def _languages(words: Iterable[str], tasks: Sequence[str]) -> dict[str, list[str]]:
+def _languages(given: Any, tasks: Sequence[str]) -> dict[str, list[str]]:
     """Return the languages of each task."""
     languages: dict[str, list[str]] = {}
+    given = convert("languages", given, list[str] | dict[str, list[str]] | None) or ()
+    words = [f"{task}={','.join(codes)}" for task, codes in given.items()] if isinstance(given, dict) else given
     for word in words:
         task, equals, codes = word.rpartition("=")
         if not equals and len(tasks) > 1:

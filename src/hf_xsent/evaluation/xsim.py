@@ -17,7 +17,7 @@ import numpy as np
 
 from hf_xsent.data.benchmarks.parallel import load_parallel, parallel_languages
 from hf_xsent.data.benchmarks.sets import select_languages
-from hf_xsent.data.languages import STRICT_CODE, find_language
+from hf_xsent.data.languages import STRICT_CODE, find_language, matching_tags
 from hf_xsent.data.perturbing import RULES, Perturbation, perturb
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.parallel import FOLDERS
@@ -89,9 +89,11 @@ class XsimTask(EvaluationTask):
         """
         names = parallel_languages(source)
         codes_of_all = [find_language(name).code for name in names]
-        target = _TARGET if _TARGET in codes_of_all else codes_of_all[0]
+        code = _TARGET if _TARGET in codes_of_all else codes_of_all[0]
+        target, *others = matching_tags(names, code)
+        target = target if others else code
         if languages is None:
-            languages = [name for name in select_languages(source, names, None) if find_language(name).code != target]
+            languages = [name for name in select_languages(source, names, None) if find_language(name).code != code]
         pairs = [_pair(code, target, names) for code in languages]
         codes = [code for pair in pairs for code in pair]
         name_of = {code: select_languages(source, names, [code])[0] for code in codes}

@@ -20,17 +20,17 @@ EXAMPLE_LENGTH = 40  # characters
 class PoolSearch:
     """Search one pool of both sides of all pairs with each of its source sentences, by cosine.
 
-    Each sentence is in the pool once, with its language and its meaning: the target of its pair.
+    Each sentence is in the pool once, with its language and its meanings: the targets of its pairs.
     """
 
     def __init__(self, model: SupportsEncode, pairs: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> None:
-        meanings: dict[tuple[str, str], str] = {}
+        meanings: dict[tuple[str, str], list[str]] = {}
         for language, (sources, targets) in pairs.items():
             for source, target in zip(sources, targets, strict=True):
-                meanings.setdefault((language, source), target)
-                meanings.setdefault(("en", target), target)
+                meanings.setdefault((language, source), []).append(target)
+                meanings.setdefault(("en", target), [target])
         self.queries, self.texts = [*pairs], [text for _, text in meanings]
-        self.languages, self.meanings = np.array([language for language, _ in meanings]), np.array([*meanings.values()])
+        self.languages, self.meanings = np.array([language for language, _ in meanings]), [*meanings.values()]
         self._vectors = unit(model.encode(self.texts))
 
     def example(self, language: str) -> int:
@@ -55,10 +55,11 @@ class PoolSearch:
         for language in self.queries:
             rows = np.flatnonzero(self.languages == language)
             nearest, _ = self.nearest(rows)
-            first = self.meanings[nearest[:, 0]] == self.meanings[rows]
+            pairs = zip(rows, nearest[:, 0], strict=True)
+            first = [not {*self.meanings[row]}.isdisjoint(self.meanings[place]) for row, place in pairs]
             own = self.languages[nearest] == language
             figures[language] = {
-                "translation_first": round(100 * float(first.mean()), 2),
+                "translation_first": round(100 * float(np.mean(first)), 2),
                 "own_language": round(100 * float(own.mean()), 2),
             }
         return figures
@@ -69,7 +70,7 @@ class PoolSearch:
         return [
             {
                 "sentence": self.texts[place],
-                "translation": str(self.meanings[place]),
+                "translation": self.meanings[place][0],
                 "language": str(self.languages[place]),
                 "cosine": round(float(cosine), 4),
             }

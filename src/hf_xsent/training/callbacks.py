@@ -60,8 +60,11 @@ class MetricsFile(TrainerCallback):
         self.started = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Log before each checkpoint, also of a signal: a resumed run adds to the cost, and logs the steps after it."""
-        control.should_log |= control.should_save
+        """Log before each checkpoint, also of a signal: a resumed run adds to the cost, and logs the steps after it.
+
+        Whether a checkpoint is the best is known only after it is measured.
+        """
+        control.should_log |= control.should_save or (args.save_strategy == "best" and control.should_evaluate)
 
     on_epoch_end = on_step_end
 
