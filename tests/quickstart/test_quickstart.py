@@ -92,6 +92,7 @@ def test_the_quickstart_with_your_own_pairs_trains_a_model(
     assert main([*arguments, "--max_steps", "3", "--dev_pairs", "5"]) == 0
     results = json.loads((output / "results.json").read_text("utf-8"))
     assert results["held_out"] == {"de": 5} and results["sentences"] == 10
+    assert not results["example"]["query"].endswith("'])")
     assert (output / "model" / "modules.json").is_file() and (output / "pool.svg").is_file()
     printed = capsys.readouterr().out
     assert "query: " in printed and printed.count("  German: ") + printed.count("  English: ") == 10

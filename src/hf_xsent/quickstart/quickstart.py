@@ -104,7 +104,7 @@ def quickstart(settings: QuickstartSettings) -> QuickstartResults:
         },
         "sentences": len(before.texts),
         "example": {
-            "query": f"{before.texts[example]} ({before.meanings[example]})",
+            "query": f"{before.texts[example]} ({before.meanings[example][0]})",
             "before": before.neighbours(example),
             "after": after.neighbours(example),
         },
