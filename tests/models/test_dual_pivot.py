@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from sentence_transformers.sentence_transformer.modules import Dense
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from hf_xsent import (
@@ -20,6 +22,7 @@ from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.errors import ModelError, RecipeError
 from hf_xsent.models.pretraining import SentenceEncoderForPreTraining
 from hf_xsent.models.sentence_encoder import View
+from sentence_transformers import SentenceTransformer
 
 Pairs = list[tuple[str, str]]
 UNSUPERVISED = {"adversarial": 1.0, "cycle": 5.0}
@@ -79,6 +82,69 @@ def test_layer_scores_are_loaded_for_the_same_layers_only(encoder_folders: dict[
         assert torch.equal(others.linear_map.weight, trained.linear_map.weight)
         with pytest.raises(ModelError, match=r"mixes other layers than \[0, 2\]: use from_backbone to start new heads"):
             DualPivotForPreTraining.from_pretrained(folder, layers=[0, 2])
+
+
+def _changed(folder: str, change: Callable[[SentenceTransformer], None]) -> SentenceTransformer:
+    """A model that was changed in sentence-transformers and saved over its folder."""
+    model = SentenceTransformer(folder, device="cpu")
+    with torch.no_grad():
+        change(model)
+    model.save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("settings", "change"),
+    [
+        ({"layers": [3]}, lambda model: model[1].layer_weights.add_(0.1)),
+        ({}, lambda model: model[1].layer_weights[0].sub_(0.5)),
+        ({"layer_mix": False}, lambda model: model[1].layer_weights[0].add_(1)),
+        ({}, lambda model: model.__delitem__(3)),  # the linear map
+        ({"variant": "authors"}, lambda model: model.append(Dense(32, 32))),
+    ],
+)
+def test_what_only_sentence_transformers_computes_opens_there(
+    settings: Any, change: Any, encoder_folders: dict[str, Path], sentences: list[str], tmp_path: Path
+) -> None:
+    folder = str(tmp_path)
+    DualPivotForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), **settings).save_pretrained(folder)
+    expected = _changed(folder, change).encode(sentences)
+    again = SentenceTransformer(folder, device="cpu").encode(sentences)
+    torch.testing.assert_close(again, expected, atol=1e-5, rtol=1e-4)
+    for opening in (SentenceEmbedder.from_pretrained, DualPivotForSentenceEmbedding.from_pretrained):
+        with pytest.raises(ModelError, match="open it with sentence_transformers.SentenceTransformer$"):
+            opening(folder)
+    started = DualPivotForSentenceEmbedding.from_backbone(folder)  # from the encoder alone
+    assert started.mixing_weights.tolist() == [0.25] * 4
+
+
+@pytest.mark.parametrize("layers", [None, [1, 3]])
+def test_a_mix_of_layers_that_sentence_transformers_trained_is_opened(
+    layers: list[int] | None, encoder_folders: dict[str, Path], sentences: list[str], tmp_path: Path
+) -> None:
+    _model(encoder_folders["bert"], layers=layers).save_pretrained(tmp_path)
+    changed = _changed(str(tmp_path), lambda model: model[1].layer_weights.mul_(2)[1].zero_())
+    ours = SentenceEmbedder.from_pretrained(str(tmp_path), device="cpu")
+    torch.testing.assert_close(ours.encode(sentences), changed.encode(sentences), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("variant", ["paper", "authors"])
+def test_settings_of_encode_that_change_in_sentence_transformers_are_followed(
+    variant: str, encoder_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    def change(model: SentenceTransformer) -> None:
+        model.prompts, model.default_prompt_name = {"query": "the dog "}, "query"
+        model.max_seq_length, model.truncate_dim = 6, 8
+
+    folder, start = str(tmp_path), str(encoder_folders["bert"])
+    DualPivotForSentenceEmbedding.from_backbone(start, variant=variant).save_pretrained(folder)
+    _changed(folder, change)
+    ours = SentenceEmbedder.from_pretrained(folder, device="cpu")
+    assert (ours.prompt, ours.max_length, ours.width) == ("the dog ", 6, 8)
+    assert AutoModel.from_pretrained(folder).config.max_length == 6
+    assert DualPivotForSentenceEmbedding.from_pretrained(folder, max_length=5).config.max_length == 5
+    if variant == "authors":  # transformers reads other arguments into such a config
+        assert AutoModel.from_pretrained(folder, max_length=5).config.max_length == 5
 
 
 def test_a_mix_of_layers_has_no_other_pooling(encoder_folders: dict[str, Path], sentences: list[str]) -> None:

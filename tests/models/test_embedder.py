@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
-from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, XlmrWithRTLHead
+from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, SentenceEncoderForPreTraining, XlmrWithRTLHead
 from hf_xsent.errors import ModelError
 
 
@@ -349,16 +349,22 @@ def test_a_dim_there_is_not_is_refused(encoder_folders: dict[str, Path], dim: in
         SentenceEmbedder.from_pretrained(str(encoder_folders["bert"]), device="cpu", dim=dim)
 
 
+@pytest.mark.parametrize("dim", [5, 64])  # sentence-transformers takes more than the width as the width
 def test_vectors_are_cut_as_sentence_transformers_cuts_them(
-    encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
+    dim: int, encoder_folders: dict[str, Path], tmp_path: Path, sentences: list[str]
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    theirs = SentenceTransformer(str(encoder_folders["bert"]), device="cpu", truncate_dim=5)
-    theirs.save(str(tmp_path / "cut"))
-    ours = SentenceEmbedder.from_pretrained(str(tmp_path / "cut"), device="cpu").encode(sentences)
-    assert ours.shape == (len(sentences), 5)
-    np.testing.assert_allclose(ours, theirs.encode(sentences), atol=1e-5)
+    theirs = SentenceTransformer(str(encoder_folders["bert"]), device="cpu", truncate_dim=dim)
+    theirs.save(cut := str(tmp_path / "cut"))
+    expected = theirs.encode(sentences)
+    assert expected.shape == (len(sentences), min(dim, 32))
+    for ours in (
+        SentenceEmbedder.from_pretrained(cut, device="cpu"),
+        SentenceEncoderForPreTraining.from_backbone(cut),
+        SentenceEncoderForPreTraining.from_sentence_transformer(theirs),
+    ):
+        np.testing.assert_allclose(ours.encode(sentences), expected, atol=1e-5)
 
 
 def test_a_hub_id_states_its_pooling_as_a_folder_does(encoder_folders: dict[str, Path], sentences: list[str]) -> None:

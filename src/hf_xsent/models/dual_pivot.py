@@ -157,9 +157,10 @@ class DualPivotForSentenceEmbedding(SentenceEncoder):
 
     def _read_heads(self, name: str, hub: Mapping[str, Any]) -> dict[str, Tensor]:
         """Read the extraction from an export's modules, if it is not saved with the weights of training."""
-        heads, modules = super()._read_heads(name, hub), read_modules(name, **hub)
-        depth = self.config.encoder_config.num_hidden_layers
-        return (read_extraction(name, modules, depth, **hub) if "mix" in modules else {}) | heads
+        if heads := super()._read_heads(name, hub):
+            return heads
+        modules = read_modules(name, **hub)
+        return read_extraction(name, modules, self.layers, **hub) if "mix" in modules else {}
 
     @property
     def not_plain(self) -> str | None:

@@ -18,7 +18,6 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from hf_xsent.errors import ModelError, RecipeError, UnsupportedModuleError, did_you_mean
 from hf_xsent.files import is_local
 from hf_xsent.models.adapters import refuse_other_adapters
-from hf_xsent.models.families import family
 from hf_xsent.models.layer_selection import select_layers
 from hf_xsent.models.linear_map import LinearMap
 from hf_xsent.models.loading import (
@@ -34,6 +33,7 @@ from hf_xsent.models.loading import (
 from hf_xsent.models.saved_form import OF_EXPORTS, check_languages, read_heads, save_model
 from hf_xsent.models.sentence_transformer_files import (
     GENERAL_FILE,
+    fitting,
     map_of_sentence_transformer,
     read_map,
     settings_of_sentence_transformer,
@@ -102,8 +102,8 @@ class SavedModel(PreTrainedModel):
         refuse_other_adapters(encoder)
         if getattr(encoder, "pooler", None) is not None:
             encoder.pooler = None  # no embedding uses it, and trained weights need a gradient in every step
-        longest = family(encoder.config).max_length(encoder.config)
-        settings = {"max_length": min(stated.get("max_length", longest), longest)} | settings
+        stated = fitting(stated, encoder.config)
+        settings = {"max_length": stated["max_length"]} | settings
         config = cls.config_of(None, settings).following(stated, settings)
         trained = cls._around(encoder, config, encoder.name_or_path or None, {}, model.tokenizer)
         trained.start_weights([key for key in trained.state_dict() if not key.startswith("encoder.")])
@@ -127,7 +127,14 @@ class SavedModel(PreTrainedModel):
             raise RecipeError(
                 "config takes what AutoConfig.from_pretrained returns: state settings as keyword arguments"
             )
-        encoder_config, stated = stated_settings(name, config, **hub)
+        try:
+            encoder_config, stated = stated_settings(name, config, **hub)
+        except UnsupportedModuleError:
+            if not ("_from_auto" in given and hasattr(config, "encoder_config")):
+                raise
+            encoder_config, stated = split_config(config)  # SentenceTransformer opens its first module
+        earlier = split_config(of_folder)[1]
+        stated |= {key: value for key, value in split_config(config)[1].items() if value != earlier.get(key)}
         encoder_config, saved = deepcopy(encoder_config), "model_type" in stated
         method, of_run = cls.config_class.model_type, cls.trains and "objectives" in stated
         theirs = stated.get("model_type", method)
@@ -148,7 +155,7 @@ class SavedModel(PreTrainedModel):
             if "prompts" in settings:
                 start.default_prompt_name = None  # one of the saved prompts
             config = cls.config_of(start, settings).following(stated, trains=cls.trains)
-            check_languages(name, config, split_config(of_folder)[1])
+            check_languages(name, config, earlier)
         else:
             config = cls.config_of(None, settings).following(stated, settings)
         model = cls._over_encoder(name, config, encoder_config, loading)

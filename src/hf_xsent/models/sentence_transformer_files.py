@@ -111,20 +111,42 @@ def stated_settings(name_or_path: str, config: PreTrainedConfig, **hub: Any) -> 
     the path of a linear map after pooling.
     """
     encoder_config, saved = split_config(config)
-    modules = {} if hasattr(config, "encoder_config") else read_modules(name_or_path, **hub)
+    modules = read_modules(name_or_path, **hub)
     if not modules:
         return encoder_config, saved
-    if ("mix" in modules) != (saved.get("model_type") == "dual-pivot"):
-        raise UnsupportedModuleError(f"{name_or_path!r} has other modules than its config.json states: {OPEN_THERE}")
-    if saved.get("pooling") == "sum" and modules["pooling"] == "mean":
+    if hasattr(config, "encoder_config"):  # the only module is our model, with its normalization
+        modules["normalize"] = modules["normalize"] or saved["normalize"]
+    elif _differ(name_or_path, modules, saved, encoder_config.num_hidden_layers, **hub):
+        what = "other modules, or weights of layers, than its config.json states"
+        raise UnsupportedModuleError(f"{name_or_path!r} has {what}: {OPEN_THERE}")
+    if saved.get("pooling") == "sum" and modules.get("pooling") == "mean":
         modules["pooling"] = "sum"
-    longest = family(encoder_config).max_length(encoder_config)
-    modules["max_length"] = min(modules.get("max_length", longest), longest)
     replaced = ("normalize", "prompts", "default_prompt_name", "dim")
     own = ("mix", "map") if "mix" in modules else ()  # which dual pivot's model reads itself
     return encoder_config, {name: value for name, value in saved.items() if name not in replaced} | {
-        name: value for name, value in modules.items() if name not in own
+        name: value for name, value in fitting(modules, encoder_config).items() if name not in own
     }
+
+
+def _differ(name: str, modules: Mapping[str, Any], saved: Mapping[str, Any], depth: int, **hub: Any) -> bool:
+    """Return whether the mix of layers and its map, which training elsewhere changes, do not fit the settings."""
+    mixes = saved.get("model_type") == "dual-pivot"
+    if not mixes or "mix" not in modules:
+        return mixes != ("mix" in modules)
+    weights = _tensors(name, modules["mix"], **hub)["layer_weights"].tolist()
+    layers = saved.get("layers") or range(depth + 1)
+    mixed, others = ({weights[i] for i in range(len(weights)) if (i in layers) == used} for used in (True, False))
+    fits = len(weights) == depth + 1 and not any(others) and min(mixed) >= 0 < max(mixed)
+    constant = not saved.get("layer_mix", True) and len(mixed) > 1
+    return not fits or constant or ("map" in modules) != saved.get("linear_map", True)
+
+
+def fitting(settings: Mapping[str, Any], encoder_config: PreTrainedConfig) -> dict[str, Any]:
+    """Return settings with at most the length and the width of an encoder, as SentenceTransformer takes them."""
+    longest = family(encoder_config).max_length(encoder_config)
+    limits = {"max_length": longest, "dim": encoder_config.hidden_size}
+    fitted = {"max_length": longest, **settings}
+    return fitted | {name: min(fitted[name], limit) for name, limit in limits.items() if name in fitted}
 
 
 def starting_settings(name_or_path: str, **hub: Any) -> tuple[PreTrainedConfig, dict[str, Any]]:
@@ -134,7 +156,7 @@ def starting_settings(name_or_path: str, **hub: Any) -> tuple[PreTrainedConfig, 
         return stated_settings(name_or_path, config, **hub)
     except UnsupportedModuleError as error:
         logger.warning("%s; training starts from its encoder alone", error)
-        return split_config(config)
+        return split_config(config)[0], {}
 
 
 def read_modules(name_or_path: str, **hub: Any) -> dict[str, Any]:
@@ -238,16 +260,12 @@ def _linear_map(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Lin
     return linear_map
 
 
-def read_extraction(name_or_path: str, modules: Mapping[str, Any], depth: int, **hub: Any) -> dict[str, Tensor]:
-    """Read the weights of the modules ``mix`` and ``map``, by their names in dual pivot's model."""
+def read_extraction(name_or_path: str, modules: Mapping[str, Any], layers: list[int], **hub: Any) -> dict[str, Tensor]:
+    """Read the weights of these layers in the module ``mix``, and those of ``map``, by their names in dual pivot."""
     weights = _tensors(name_or_path, modules["mix"], **hub)["layer_weights"].float()
-    if len(weights) != depth + 1 or (weights < 0).any() or weights.sum() <= 0:
-        raise ModelError(
-            f"{name_or_path!r} does not have a weight of 0 or more for each layer, or all are 0: {OPEN_THERE}"
-        )
     linear = _tensors(name_or_path, modules["map"], **hub) if "map" in modules else {}
     maps = {name.replace("linear.", "linear_map.", 1): weight for name, weight in linear.items()}
-    return {"layer_scores": weights[weights > 0].log(), **maps}
+    return {"layer_scores": weights[layers].log(), **maps}
 
 
 def _tensors(name_or_path: str, module: str, **hub: Any) -> dict[str, Tensor]:
