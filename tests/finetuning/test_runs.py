@@ -277,7 +277,7 @@ def test_a_model_measured_again_keeps_the_setting_it_was_trained_in(
     measure = f"--xnli={data}"
     (report,) = xnli(_flags(data, data / "out", measure, output_dir=data / "again"))
     assert report.setting == "translate-train"
-    further = [f"--train=en={data}/train-en.tsv", measure]
+    further = [f"--train=English={data}/train-en.tsv", measure]
     (report,) = xnli(_flags(data, data / "out", *further, output_dir=data / "further", max_steps=1))
     assert report.setting == "translate-train"
     assert xnli(_flags(data, data / "out", measure))

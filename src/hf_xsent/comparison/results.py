@@ -147,8 +147,8 @@ def differences_to_best(task: str, column: Sequence[str], summary: Sequence[Reco
             if items.low is not None and items.high is not None:
                 low, high = (math.hypot(value - end, seeds) for end in (items.low, items.high))
                 interval = [value - low, value + high]
-        interval = interval and [round(end, 4) + 0.0 for end in interval]  # no -0.0
-        others.append({**_names(row), "difference": round(value, 4), "interval": interval})
+        interval = interval and [round(end, 4) + 0.0 for end in interval]  # + 0.0: no -0.0
+        others.append({**_names(row), "difference": round(value, 4) + 0.0, "interval": interval})
     return {"best": _names(best), "others": others}
 
 

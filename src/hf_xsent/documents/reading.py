@@ -103,7 +103,7 @@ def _named_files(path: str) -> dict[str, Path]:
 
 def _parts(path: str) -> list[str]:
     """Split a glob at its wildcards; a last ``**`` matches files, too."""
-    return re.split(r"(\*\*/|\*)", re.sub(r"(?<![^/])\*\*$", "**/*", os.path.normpath(path)))
+    return re.split(r"(\*\*/|\*)", re.sub(r"(?<![^/])\*\*$", "**/*", re.sub("//+", "/", path)))
 
 
 def _pattern(path: str) -> re.Pattern[str]:

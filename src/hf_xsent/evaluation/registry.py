@@ -197,6 +197,10 @@ def find_tasks(folder: str | PathLike[str]) -> dict[str, str]:
 def _languages(given: Any, tasks: Sequence[str]) -> dict[str, list[str]]:
     """Return the languages of each task."""
     languages: dict[str, list[str]] = {}
+    if isinstance(given, Mapping):
+        given = {task: codes for task, codes in given.items() if codes is not None}
+    elif isinstance(given, Iterable) and not isinstance(given, str):
+        given = [*given]
     given = convert("languages", given, list[str] | dict[str, list[str]] | None) or ()
     words = [f"{task}={','.join(codes)}" for task, codes in given.items()] if isinstance(given, dict) else given
     for word in words:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
-from hf_xsent.data.languages import subtags_of
+from hf_xsent.data.languages import language_of_tag
 from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
 from hf_xsent.finetuning.report import FineTuningReport, write_reports
 from hf_xsent.finetuning.settings import QuestionSettings
@@ -148,9 +148,10 @@ def _setting(settings: FineTuningArguments) -> str:
     train, model, seen = [*(settings.train or ())], str(settings.model), set[str]()
     while model not in seen and (recipe := Path(model) / RECIPE_FILE).is_file():
         seen.add(model)
-        before = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+        before = yaml.safe_load(recipe.read_text(encoding="utf-8")) or {}
         train, model = [*train, *(before.get("train") or ())], str(before.get("model"))
-    languages = {subtags_of(name.partition("=")[0])[0] for name in train}
+    names = {name.partition("=")[0] for name in train}
+    languages = {language.code if (language := language_of_tag(name)) else name for name in names}
     if not languages:
         return "unknown training"
     return "translate-train" if languages - {"en"} else "zero-shot"

@@ -20,7 +20,7 @@ from hf_xsent.settings.yaml12 import parse_yaml
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-_PLAIN = {int, float, str, os.PathLike, Path, type(None)}
+_PLAIN = {int, float, str, Path, type(None)}
 _UNFIT = object()  # the value is of none of these types
 
 

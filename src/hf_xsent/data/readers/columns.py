@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from hf_xsent.data.languages import code_at_end, find_language, known_languages, language_of_tag, matching_tags
@@ -297,4 +298,4 @@ def check_columns(columns: Any) -> None:
 
 
 def _is_column(name: Any) -> bool:
-    return isinstance(name, int | str) and name != ""
+    return isinstance(name, Integral | str) and name != ""

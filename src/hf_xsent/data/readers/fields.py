@@ -47,7 +47,7 @@ def checked_pair(source: BitextSource, number: int, first: Any, second: Any, *ot
     if others.count(None) == len(others):
         return first, second, None, None, None, None, None
     place, (links, *negatives, origin, licence) = source.place(number), others
-    checked: list[Any] = [check_links(links, place, first, second)]
+    checked: list[Any] = [check_links(links or None, place, first, second)]
     checked += [_check_negatives(place, name, side) for name, side in zip(NEGATIVES, negatives, strict=True)]
     checked += [stated_text(origin), stated_text(licence)]
     error = next((value for value in checked if isinstance(value, DataError)), None)
@@ -57,10 +57,11 @@ def checked_pair(source: BitextSource, number: int, first: Any, second: Any, *ot
 def stated_text(value: Any) -> str | None:
     """Return a value, such as the number of an origin, as text; None if it is missing or empty.
 
-    >>> [stated_text(value) for value in (0, " CC0 ", "", float("nan"), None)]
-    ['0', 'CC0', None, None, None]
+    >>> [stated_text(value) for value in (0, " CC0 ", " ", float("nan"), None, [], False)]
+    ['0', 'CC0', None, None, None, None, None]
     """
-    return None if value is None or value != value else str(value).strip() or None
+    missing = value != value or (not value and (isinstance(value, bool) or value != 0))
+    return None if missing else str(value).strip() or None
 
 
 def _check_negatives(place: str, name: str, negatives: Any) -> list[str] | DataError | None:
