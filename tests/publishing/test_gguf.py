@@ -13,7 +13,7 @@ from unittest.mock import MagicMock, call
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoConfig, AutoModel, AutoTokenizer, ModernBertConfig, PreTrainedTokenizerFast
 
 from hf_xsent import DapForSentenceEmbedding, export_gguf, export_sentence_transformer
@@ -165,8 +165,9 @@ def test_bpe_that_llama_cpp_lacks_is_refused(
     backend.normalizer, backend.pre_tokenizer = normalizer, splitter
     backend.post_processor = processors.RobertaProcessing(("</s>", 1), ("<s>", 0))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<s>")
+    tokenizer.add_tokens([AddedToken("\n"), AddedToken("  ")])
     with pytest.raises(ModelError, match="no pre-tokenizer like that") if kind is None else nullcontext():
-        add_tokenizer(writer, tokenizer, 3)
+        add_tokenizer(writer, tokenizer, len(tokenizer))
     assert writer.add_tokenizer_model.call_args_list == ([] if kind is None else [call(kind)])
 
 

@@ -118,12 +118,15 @@ class PieceTable:
         return Tokenizer.from_str(json.dumps(content)), old
 
 
-def word_splitter(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[str]]:
-    """Return a function that splits a text into the words that the tokenizer segments, without its added tokens."""
+def word_splitter(tokenizer: PreTrainedTokenizerBase, added_tokens: bool = True) -> Callable[[str], list[str]]:
+    """Return a function that splits a text into the words that the tokenizer segments.
+
+    Its added tokens are cut out, or are text like other.
+    """
     backend: Any = tokenizer.backend_tokenizer
     splitter: Any = Tokenizer(models.Unigram([("", 0.0)], unk_id=0))  # each word is one unknown piece, number 0
     splitter.normalizer, splitter.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
-    splitter.add_tokens([*backend.get_added_tokens_decoder().values()])
+    splitter.add_tokens([*backend.get_added_tokens_decoder().values()] if added_tokens else [])
 
     def split(text: str) -> list[str]:
         encoded = splitter.encode(text)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, TrainingArguments
 
-from hf_xsent.errors import ModelError, RecipeError
+from hf_xsent.errors import ModelError, RecipeError, shortened
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.encoder import Encoder
@@ -51,6 +51,8 @@ def load_teachers(
 
     Of ``{}``, none is opened.
     """
+    if not isinstance(given, Mapping | None):
+        raise RecipeError(f"teachers is a mapping, such as {{'distillation': model}}, not {shortened(given)}")
     if given is not None and not given:
         return given
     names = config.teachers(given or ())
