@@ -414,6 +414,8 @@ def test_a_teacher_is_a_model_its_encode_or_its_name(stating: str, tmp_path: Pat
     opened: Any = trainer.teachers.by_objective["distillation"]
     np.testing.assert_allclose(opened.encode(["a dog"]), teacher.encode(["a dog"]), atol=1e-5)
     trainer.train()  # the teacher of interpolation is the start, as without teachers
+    with pytest.raises(RecipeError, match="teachers is a mapping, such as"):
+        AlignmentTrainer(model, arguments, {"de": pairs}, teachers=given)
 
 
 def test_a_teacher_that_is_not_given_is_that_of_the_settings(stating: str, tmp_path: Path, pairs: Any) -> None:

@@ -107,11 +107,8 @@ def _add_bpe(
     writer: Any, tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], pieces: list[str], types: list[int]
 ) -> None:
     """Write BPE over bytes, as ModernBERT has it, or over characters with bytes for rare ones, as mmBERT has it."""
-    model, splitter, words = (
-        content["model"],
-        content["pre_tokenizer"] or {},
-        word_splitter(tokenizer, added_tokens=False)(_WORDS),
-    )
+    model, splitter = content["model"], content["pre_tokenizer"] or {}
+    words = word_splitter(tokenizer, added_tokens=False)(_WORDS)
     first, *others = splitter.get("pretokenizers", [splitter])
     if first.get("type") == "ByteLevel":
         theirs = ByteLevel(add_prefix_space=False).pre_tokenize_str(_WORDS)
