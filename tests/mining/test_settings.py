@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from cli_pages import cli_pages
 
+from hf_xsent import mine_negatives, score_pairs
+from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.errors import RecipeError
 from hf_xsent.mining import settings as declared
 from hf_xsent.settings.command import command
@@ -37,3 +39,9 @@ def test_a_new_setting_of_mine_is_in_flags_recipes_python_help_and_docs(
         mine_files.run([*flags, "--min_words", "0"])
     monkeypatch.setattr(declared, "MineSettings", MineSettings)
     assert "--min_words N           Skip sentences of fewer words. (at least 1; default: 1)" in cli_pages()["mine.md"]
+
+
+def test_columns_may_be_stated_by_language_as_of_load_bitext() -> None:
+    common = {"output": "out", "model": "model", "columns": {"de": (1, 2)}}
+    for command_of, data in ((score_pairs, {"pairs": "a.tsv"}), (mine_negatives, {"data": ["a.tsv"]})):
+        assert parse_columns(command_of.read(data | common).columns) == {"de": (1, 2)}

@@ -28,7 +28,7 @@ from hf_xsent.runs.store import Store
 
 logger = logging.getLogger(__name__)
 
-FORMAT_VERSION = 20  # increase it when cached pairs, their counts or warnings change
+FORMAT_VERSION = 21  # increase it when cached pairs, their counts or warnings change
 PAIRS_FILE = "pairs.arrow"
 
 

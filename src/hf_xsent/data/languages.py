@@ -150,13 +150,14 @@ def code_at_end(name: str, target_language: str) -> str | None:
     codes += [
         pair["code"]
         for pair in pairs
-        if matching_tags([pair["target"]], target_language) and not _may_be_region(**pair.groupdict())
+        if matching_tags([pair["target"]], target_language)
+        and not _may_be_region(pair["code"], pair.groupdict().get("before"))
     ]
     known = [code for code in codes if re.fullmatch(STRICT_CODE, code) and language_of_tag(code)]
     return known[0] if len(known) == 1 and not matching_tags(known, target_language) else None
 
 
-def _may_be_region(code: str, target: str, before: str | None = None) -> bool:
+def _may_be_region(code: str, before: str | None) -> bool:
     """Return whether a code of two letters is after one of another language, as br in pt-br-en."""
     word = re.search("(?:^|[-_])([a-z]{2})[-_]$", before or "")
     return word is not None and len(code) == 2 and word[1] != code and language_of_tag(word[1]) is not None

@@ -194,15 +194,15 @@ def find_tasks(folder: str | PathLike[str]) -> dict[str, str]:
     return found
 
 
-def _languages(given: Any, tasks: Sequence[str]) -> dict[str, list[str]]:
+def _languages(wanted: Any, tasks: Sequence[str]) -> dict[str, list[str]]:
     """Return the languages of each task."""
     languages: dict[str, list[str]] = {}
-    if isinstance(given, Mapping):
-        given = {task: codes for task, codes in given.items() if codes is not None}
-    elif isinstance(given, Iterable) and not isinstance(given, str):
-        given = [*given]
-    given = convert("languages", given, list[str] | dict[str, list[str]] | None) or ()
-    words = [f"{task}={','.join(codes)}" for task, codes in given.items()] if isinstance(given, dict) else given
+    if isinstance(wanted, Mapping):
+        wanted = {task: codes for task, codes in wanted.items() if codes is not None}
+    elif isinstance(wanted, Iterable) and not isinstance(wanted, str):
+        wanted = [*wanted]
+    wanted = convert("languages", wanted, list[str] | dict[str, list[str]] | None) or ()
+    words = [f"{task}={','.join(codes)}" for task, codes in wanted.items()] if isinstance(wanted, dict) else wanted
     for word in words:
         task, equals, codes = word.rpartition("=")
         if not equals and len(tasks) > 1:

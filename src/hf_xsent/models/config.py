@@ -274,9 +274,9 @@ class AlignmentConfig(PairSettings, SentenceEncoderConfig):
         of_objectives = {name: settings.embedded_languages for name, settings in self.objectives.items()}
         return super().languages_by_part | {name: [*known] for name, known in of_objectives.items() if known}
 
-    def teachers(self, given: Collection[str] = ()) -> dict[str, str | None]:
-        """Return the teacher of each objective that needs one not ``given``; None: the model before training."""
-        kinds = {name: objective_class(name) for name in self.objectives if name not in given}
+    def teachers(self, excepted: Collection[str] = ()) -> dict[str, str | None]:
+        """Return the teacher of each other objective that needs one; None: the model before training."""
+        kinds = {name: objective_class(name) for name in self.objectives if name not in excepted}
         return {name: kind.teacher(self.objectives[name]) for name, kind in kinds.items() if kind.needs.teacher}
 
     @property

@@ -45,19 +45,21 @@ class Teacher:
 
 
 def load_teachers(
-    config: AlignmentConfig, arguments: TrainingArguments, given: Mapping[str, Any] | None = None
+    config: AlignmentConfig, arguments: TrainingArguments, teachers: Mapping[str, Any] | None = None
 ) -> Mapping[str, Any]:
-    """Open each teacher that the objectives name and that is not ``given`` once; None is the model before training.
+    """Open each teacher that objectives name, and join ``teachers``, which take precedence; of ``{}``, open none.
 
-    Of ``{}``, none is opened.
+    Equal names are opened once; None is the model before training.
     """
-    if not isinstance(given, Mapping | None):
-        raise RecipeError(f"teachers is a mapping, such as {{'distillation': model}}, not {shortened(given)}")
-    if given is not None and not given:
-        return given
-    names = config.teachers(given or ())
+    if not isinstance(teachers, Mapping | None):
+        raise RecipeError(f"teachers is a mapping, such as {{'distillation': model}}, not {shortened(teachers)}")
+    if teachers is not None and not teachers:
+        return teachers
+    names = config.teachers(teachers or ())
     opened = {name: _open(name, config, arguments) for name in dict.fromkeys(names.values()) if name is not None}
-    return {objective: None if name is None else opened[name] for objective, name in names.items()} | dict(given or {})
+    return {objective: None if name is None else opened[name] for objective, name in names.items()} | dict(
+        teachers or {}
+    )
 
 
 def copy_of_start(model: Any, arguments: TrainingArguments) -> Teacher:
