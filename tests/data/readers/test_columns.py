@@ -46,6 +46,7 @@ def _table(path: Path, header: str, row: str) -> str:
         ("de", "en\ttext"),
         ("de", "English\tsentence"),
         ("fr", "en\tfr_CA"),
+        ("mon", "score\ttext_en\ttext_mon"),  # a code before the name of a language
     ],
 )
 def test_a_header_names_languages_in_any_style(language: str, header: str, tmp_path: Path) -> None:

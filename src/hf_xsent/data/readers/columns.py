@@ -246,7 +246,8 @@ def language_in(value: str, target_language: str) -> str:
 
 @cache
 def _codes_by_name() -> dict[str, str]:
-    return {re.sub(r"[\W_]+", "-", language.name.lower()): language.code for language in known_languages()}
+    names = [(re.sub(r"[\W_]+", "-", language.name.lower()), language.code) for language in known_languages()]
+    return {name: code for name, code in names if (other := language_of_tag(name)) is None or other.code == code}
 
 
 def names_of_sides(names: Sequence[str]) -> list[str]:
