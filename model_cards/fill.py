@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results"
 ENCODING = {  # of all of these models
     **{"plain": True, "normalize": False, "linear_map": False, "truncated": False, "prompted": False, "prompt": ""},
-    **{"fast_tokenizer": True, "files": [], "opened": []},
+    **{"fast_tokenizer": True, "embedded_languages": [], "files": [], "opened": []},
 }
 
 

@@ -155,6 +155,12 @@ def test_pipes_and_folders_are_refused_as_outputs(tmp_path: Path) -> None:
             files.check_writable(tmp_path / name)
 
 
+def test_an_output_in_an_input_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vectors").mkdir()
+    with pytest.raises(OutputError, match=r"x\.parquet would be read as a part of an input"):
+        files.check_writable(tmp_path / "vectors" / "x.parquet", [tmp_path / "vectors"])
+
+
 def test_a_uri_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     Path("de.tsv").write_text("ein Hund\ta dog\n")

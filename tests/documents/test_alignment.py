@@ -31,6 +31,8 @@ def links(aligned: Any) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
 def test_equal_documents_are_aligned_one_to_one(model: Any) -> None:
     meanings = [words(number) for number in range(30)]
     aligned = align_documents(sentences("de", *meanings), sentences("fr", *meanings), model)
+    lines = (f"{sentence} \n" for sentence in sentences("de", *meanings))
+    assert align_documents(lines, sentences("fr", *meanings), model) == aligned
     assert links(aligned) == [((number,), (number,)) for number in range(30)]
     assert all(spans.score is not None and 0.7 < spans.score <= 1 for spans in aligned)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -90,9 +91,9 @@ def test_the_answer_is_the_text_of_the_best_span_of_all_windows(encoder_folders:
             scores = (input_ids == wanted).float()
             return SimpleNamespace(start_logits=scores, end_logits=scores)
 
-    questions = QuestionSet("mlqa", "en", "en", [_question("Paris"), _question("bread")])
+    questions = QuestionSet("mlqa", "en", "en", [_question("Paris"), replace(_question("bread"), id="id of Paris")])
     found = task.answers(Knows(), questions)  # type: ignore[arg-type]
-    assert found == {"id of Paris": "Paris", "id of bread": "Paris"}
+    assert found == ["Paris", "Paris"]
     assert task.measure(Knows(), {"en": [questions]}) == {"en": {"f1": 50.0, "exact_match": 50.0}}  # type: ignore[arg-type]
 
 

@@ -22,7 +22,14 @@ FACTS = ModelFacts(
 ENCODING: dict[str, Any] = {
     **{"pooling": "mean", "max_length": 16, "dimensions": 32, "layer": 3, "normalize": False, "linear_map": False},
     **{"plain": True, "truncated": False, "prompted": False, "prompt": "", "pad_id": 0, "pad_token": "<pad>"},
-    **{"dtype": "float32", "token_types": False, "fast_tokenizer": True, "files": [], "opened": []},
+    **{
+        "dtype": "float32",
+        "token_types": False,
+        "fast_tokenizer": True,
+        "embedded_languages": [],
+        "files": [],
+        "opened": [],
+    },
 }
 
 

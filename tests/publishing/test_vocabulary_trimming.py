@@ -308,6 +308,9 @@ def test_the_command_reports_the_size(
     (tmp_path / "sw.txt").write_text("Mbwa analala.\n", "utf-8")
     assert main([*command, "--text", f"{tmp_path}/sw.txt", "--languages", "sw", "--overwrite"]) == 0
     assert "word pieces, by texts in sw." in (tmp_path / "out" / "README.md").read_text("utf-8")
+    again = ["trim-vocab", f"{tmp_path}/out", "-o", f"{tmp_path}/again", "--text", f"{tmp_path}/sw.txt"]
+    assert main(again) == 0
+    assert (tmp_path / "again" / "README.md").read_text("utf-8").count("The vocabulary was trimmed to ") == 2
     assert main([*command, "--languages", "de", "sw", "--overwrite"]) == 2
     assert "no text of 'sw': the languages are de, fr" in capsys.readouterr().err
 

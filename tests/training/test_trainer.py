@@ -227,6 +227,9 @@ def test_models_with_language_embeddings_are_measured_too(
     with pytest.raises(ModelError, match=re.escape("retrieval_by_language(model, {language: (sources, targets)}, ")):
         evaluate(str(tmp_path / "run"), pairs=str(tmp_path / "de.tsv"))
     model = SentenceEmbedder.from_pretrained(tmp_path / "run", device="cpu")
+    card = (tmp_path / "run" / "README.md").read_text("utf-8")
+    assert 'um acht Uhr."], language="de")' in card and "It encodes only de, fr, en" in card
+    assert "hf-xsent mine" not in card and "hf-xsent evaluate" not in card
     for language in bitext.languages:
         figures = retrieval_by_language(model, {language: bitext.pairs(language)}, "en")[language]
         assert figures["mean"] == pytest.approx(measured[f"eval_accuracy_{language}"], abs=0.01)

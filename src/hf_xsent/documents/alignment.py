@@ -69,7 +69,7 @@ def _sentences(name: str, document: Any) -> list[str]:
         raise DataError(f"the {name} document is {shortened(document)}: pass the list of its sentences")
     if not (sentences := list(document)):
         raise DataError(f"the {name} document is empty: a document to align needs at least one sentence")
-    return sentences
+    return [" ".join(text.split()) if isinstance(text, str) else text for text in sentences]  # as those of files
 
 
 def align_sides(

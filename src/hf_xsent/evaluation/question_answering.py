@@ -7,7 +7,7 @@ import string
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -65,16 +65,16 @@ def mlqa_words(language: str) -> Normalize:
     return words
 
 
-def score_answers(questions: QuestionSet, answers: Mapping[str, str]) -> AnswerScores:
-    """Score ``answers`` (question id to text); of several gold answers, the one with the highest score counts.
+def score_answers(questions: QuestionSet, answers: Sequence[str | None]) -> AnswerScores:
+    """Score the answer of each question; of several gold answers, the one with the highest score counts.
 
     A question without an answer scores 0.
     """
     words = mlqa_words(questions.context_language) if questions.benchmark == "mlqa" else squad_words
     f1, exact = 0.0, 0.0
-    for question in questions.questions:
-        if question.id in answers:
-            answer, golds = words(answers[question.id]), [words(text) for _, text in question.answers]
+    for question, text in zip(questions.questions, answers, strict=True):
+        if text is not None:
+            answer, golds = words(text), [words(gold) for _, gold in question.answers]
             f1 += max(token_f1(answer, gold) for gold in golds)
             exact += answer in golds
     count = len(questions.questions)

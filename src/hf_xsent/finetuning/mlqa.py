@@ -111,8 +111,8 @@ class SpanExtraction(FineTuningTask):
             scores[name] = {"f1": score.f1, "exact_match": score.exact_match}
         return scores
 
-    def answers(self, model: PreTrainedModel, questions: QuestionSet) -> dict[str, str]:
-        """Return the text of the best span of each question, by id."""
+    def answers(self, model: PreTrainedModel, questions: QuestionSet) -> list[str | None]:
+        """Return the text of the best span of each question; None for one whose context is empty."""
         windows = self.windows(questions.questions)
         best: dict[int, tuple[float, str]] = {}
         rows, padding = [window.features for window in windows], int(self.tokenizer.pad_token_id)
@@ -126,7 +126,7 @@ class SpanExtraction(FineTuningTask):
                     context = questions.questions[window.question].context
                     text = context[window.characters[first][0] : window.characters[last][1]].strip()
                     best[window.question] = score, text
-        return {questions.questions[number].id: text for number, (_, text) in best.items()}
+        return [best[number][1] if number in best else None for number in range(len(questions.questions))]
 
     def windows(self, questions: Sequence[Question]) -> list[Window]:
         """Pair each question with each window of its context."""

@@ -62,6 +62,7 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
         "dimensions": settings.get("dim") or encoder.hidden_size,
         "truncated": settings.get("dim") is not None,
         "plain": plain,
+        "embedded_languages": settings.get("languages") or [],
         "pad_id": encoder.pad_token_id or 0,
         "pad_token": str(tokenizer.get("pad_token", "")),
         "token_types": "token_type_ids" in tokenizer.get("model_input_names", ()),

@@ -68,10 +68,10 @@ def render_card(
     )
     examples: dict[str, list[str]] = yaml.safe_load(resource("example_sentences.yaml"))
     first, *others = [code for code in languages if code in examples] or ["de", "fr"]
+    english = ["The train to Prague leaves at eight o'clock."]
+    of_language = [examples.get(find_language(code).code, english)[0] for code in encoding["embedded_languages"][:1]]
     shown = {
-        "sentences": json.dumps(
-            ["The train to Prague leaves at eight o'clock.", examples[first][0]], ensure_ascii=False
-        ),
+        "sentences": json.dumps(of_language or [*english, examples[first][0]], ensure_ascii=False),
         "first_language": first,
         "model_in_shell": shlex.quote(repository),
         "documents": [examples[first][0], *(examples[code][1] for code in others[:2])],

@@ -97,8 +97,9 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     codes = {*texts, *([settings.target_language] if sources else ())} - {"und"}
     names = sorted(filter(language_of_tag, codes))  # texts in Python may have other names
     by = " ".join(["by texts", *(["in", ", ".join(names)] if names else ())])
-    trimmed = f"The vocabulary was trimmed to {len(old):,} of {len(table):,} word pieces, {by}."
-    facts = replace(ModelFacts.read(settings.model), languages=names, vocabulary=trimmed)
+    facts, trimmed = ModelFacts.read(settings.model), f"trimmed to {len(old):,} of {len(table):,} word pieces, {by}."
+    vocabulary = f"{facts.vocabulary} The vocabulary was {trimmed}".strip()
+    facts = replace(facts, languages=names, vocabulary=vocabulary)
     embedder.model.encoder.origin = Origin(settings.model, facts=facts)
     export_sentence_transformer(
         embedder.model, settings.output, tokenizer, overwrite=settings.overwrite, dim=embedder.width

@@ -83,3 +83,5 @@ def test_translations_are_found_by_id() -> None:
     assert pair_by_id("de", [other], "en", [Question("0", "?", "x", ((0, "x"),)), one]) == [(other, one)]
     with pytest.raises(DataError, match=r"question '1' of de.json has no translation in en.json"):
         pair_by_id("de.json", [other], "en.json", [])
+    with pytest.raises(DataError, match=rf"en\.json has several questions with the id {other.id!r}"):
+        pair_by_id("de.json", [other], "en.json", [one, one])

@@ -435,9 +435,10 @@ def test_a_file_of_several_streams_is_read_completely_or_refused(tmp_path: Path,
             _valid(_source(path))
 
 
-def test_padding_between_the_streams_of_an_xz_file_is_skipped(tmp_path: Path) -> None:
-    streams = [lzma.compress(_tsv([pair])) for pair in (("Hund", "dog"), ("Katze", "cat"))]
-    path = _file(tmp_path, "x.tsv.xz", (b"\0" * 8).join(streams) + b"\0" * 4)
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2"])
+def test_padding_between_the_streams_of_a_file_is_skipped(tmp_path: Path, suffix: str) -> None:
+    streams = [COMPRESS[suffix](_tsv([pair])) for pair in (("Hund", "dog"), ("Katze", "cat"))]
+    path = _file(tmp_path, f"x.tsv{suffix}", (b"\0" * 8).join(streams) + b"\0" * 4)
     assert list(read_pairs(_source(path))) == [("Hund", "dog"), ("Katze", "cat")]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -91,6 +92,11 @@ def pair_by_id(
 ) -> list[tuple[Question, Question]]:
     """Pair each question with its translation: the question of the other file with the same id."""
     known = {question.id: question for question in others}
+    for place, of_side in ((first, questions), (second, others)):
+        counts = Counter(question.id for question in of_side)
+        if repeated := [name for name, count in counts.items() if count > 1]:
+            raise DataError(f"{place} has several questions with the id {repeated[0]!r}, which pairs translations: "
+                            "make ids unique")  # fmt: skip
     for question in questions:
         if question.id not in known:
             raise DataError(f"question {question.id!r} of {first} has no translation in {second}; code-switching needs "

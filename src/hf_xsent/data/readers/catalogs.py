@@ -41,7 +41,10 @@ def read_po(path: Path) -> Iterator[Message]:
         except OSError as error:
             line = re.search(r"line (\d+)", str(error))
             place = f"{path}:{line[1]}" if line else path
-            raise DataError(f"{place}: not a comment, msgid, msgstr or quoted string; see msgfmt -c") from error
+            raise DataError(
+                f"{place}: not a comment, msgid, msgstr or one quoted string; see msgfmt -c, or rewrite the "
+                "file with msgcat"
+            ) from error
         except UnicodeError as error:
             raise DataError(
                 f"{path}: text is not in its charset ({error}); correct the charset in its header"

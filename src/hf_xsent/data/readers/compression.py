@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bz2
+import gzip
 import io
 import json
 import lzma
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +15,8 @@ from typing import IO, Any
 
 from hf_xsent.errors import DataError
 
-_CODECS = {".gz": "gzip", ".zst": "zstd"}  # as Arrow names them
 _STREAMS: dict[str, Any] = {".xz": lzma.LZMADecompressor, ".bz2": bz2.BZ2Decompressor}
-SUFFIXES = (*_CODECS, *_STREAMS)
+SUFFIXES = (".gz", ".zst", *_STREAMS)
 _CHUNK_BYTES = 1 << 16
 
 
@@ -27,20 +28,22 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
     except FileNotFoundError as error:
         raise DataError(f"no such file: {path}") from error
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read to its end ({error}); is the file complete?") from error
 
 
 def _open(path: Path) -> IO[bytes]:
     suffix = path.suffix.lower()
     file = path.open("rb")
+    if suffix == ".gz":
+        return io.BufferedReader(gzip.GzipFile(fileobj=file))
     if suffix in _STREAMS:
         return io.BufferedReader(_Streams(file, _STREAMS[suffix]))
-    if suffix not in _CODECS:
+    if suffix != ".zst":
         return file
     import pyarrow as pa
 
-    return io.BufferedReader(pa.CompressedInputStream(file, _CODECS[suffix]))
+    return io.BufferedReader(pa.CompressedInputStream(file, "zstd"))
 
 
 class _Streams(io.RawIOBase):
