@@ -121,6 +121,13 @@ def test_values_inside_a_study_are_set_by_flags(study: StudyFile):
     assert read.methods[1].recipe["objectives"] == {"translation_ranking": ranking}
 
 
+@pytest.mark.parametrize("own", [None, {}, {"data": {}}])
+@pytest.mark.parametrize("task", ["pairs", "retrieval", "tatoeba"])
+def test_a_flag_gives_the_data_of_a_task_without(study: StudyFile, task: str, own: Any) -> None:
+    read = _read(study, {f"tasks.{task}.data": ["de=dev.tsv"]}, tasks={task: own})
+    assert read.tasks[task]["data"] == "de=dev.tsv"
+
+
 def test_a_flag_adds_no_method(study: StudyFile):
     with pytest.raises(RecipeError, match="has no method 'TRR'; did you mean 'TR'"):
         _read(study, {"methods.TRR.learning_rate": ["1"]}, methods={"TR": {}})
@@ -158,13 +165,17 @@ def test_a_study_is_called_by_its_file_alone(study: StudyFile):
         ({"seeds": ["x"]}, "seeds takes a list of whole numbers, not"),
         ({"tasks": {"tatoba": {"data": "x"}}}, "unknown task 'tatoba': .*did you mean 'tatoeba'"),
         ({"tasks": {"tatoeba": {}}}, "tasks.tatoeba.data is missing"),
+        ({"tasks": {"pairs": {}}}, "tasks.pairs.data is missing"),
+        ({"tasks": {"retrieval": {}}}, "tasks.retrieval.data is missing"),
+        ({"methods": {"TR": {"data": []}}}, "methods.TR: data has no pairs"),
+        ({"settings": {"rules": {"longest": 3}}}, "settings: rules: unknown key 'longest'"),
         ({"tasks": {"tatoeba": {"data": "x", "language": 3}}}, "tatoeba: unknown key 'language'; did you mean 'lan"),
         ({"tasks": {"pairs": {"data": "x", "max_pairs": "a"}}}, "pairs: max_pairs takes a whole number, not"),
         ({"tasks": {"bucc": {"data": "x", "max_pairs": 4}}}, "tasks.bucc: unknown key 'max_pairs'"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_file_is_one_sentence(study: StudyFile, changes: dict[str, Any], told: str):
-    with pytest.raises(RecipeError, match=told) as raised:
+    with pytest.raises(HfXsentError, match=told) as raised:
         _read(study, **changes)
     assert str(raised.value).startswith(f"{study.path}: ") and "\n" not in str(raised.value)
 

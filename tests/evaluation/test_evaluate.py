@@ -348,12 +348,15 @@ def test_nothing_stays_behind(
         ({"sts17": "a"}, {"suite": "a"}, "unknown key 'suite'; tasks takes the folder of a suite, too"),
         ({"sts17": "a"}, {"model": {}}, "model is missing: give MODEL"),
         ({"pairs": {"max_pairs": 10}}, {}, "tasks.pairs.data is missing"),
+        ({"pairs": {}}, {}, "tasks.pairs.data is missing"),
+        ({"retrieval": {"data": {}}}, {}, "tasks.retrieval.data is missing"),
+        (None, {"pairs": []}, "^pairs has no pairs: give at least one"),
         (TatoebaTask, {}, "tasks are names with their data, or loaded tasks, not "),
         ([TatoebaTask([PairSet("deu", ["a"], ["b"])]), "xsim=a"], {}, "names with their data, or loaded tasks: load"),
     ],
 )
 def test_tasks_and_languages_that_do_not_fit_are_refused(tasks: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
+    with pytest.raises(HfXsentError, match=message):
         evaluate(**{"model": "model", "tasks": tasks} | options)
 
 

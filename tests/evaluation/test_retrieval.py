@@ -463,3 +463,20 @@ def test_a_wrong_language_and_an_empty_document_are_said(tmp_path: Path, caplog:
     vectors = {"": [1.0, 0.0], "A car park.": [0.0, 1.0]}
     scores = task.score(lambda texts: np.array([vectors.get(text, [1.0, 0.5]) for text in texts]))
     assert "an empty text (the right one: 2)" in str(failing({"m": [*task.items(scores.outcomes)]}, 9, 9))
+
+
+def test_a_query_with_a_zero_vector_finds_nothing_and_a_document_with_one_is_the_last(tmp_path: Path) -> None:
+    vectors = {"": [0, 0], "near": [1, 0], "far": [-1, 0.1], "farther": [-1, 0], "q": [1, 0]}
+    corpus = [("empty", ""), ("n", "near"), ("f", "far"), ("f", ""), ("farther", "farther")]
+    records = [[{"_id": name, "text": text} for name, text in side] for side in (corpus, [("q", "q"), ("zero", "")])]
+    folder = _write(tmp_path, *records, "q\tf\t1\nzero\tempty\t1\nzero\tf\t1\n")
+    model = SimpleNamespace(encode=lambda texts, **_: np.array([vectors[text] for text in texts], dtype=np.float32))
+    evaluation = evaluate(model, {"retrieval": folder})
+    found, nothing = evaluation.items().to_dict("records")
+    assert (found["rank"], found["found"], found["right"], found["mrr"]) == (2, "near", "far", 50)
+    assert all(pandas.isna(nothing[name]) for name in ("found", "found_id", "found_language", "rank"))
+    assert (nothing["correct"], nothing["own_language"], nothing["ndcg"], nothing["mrr"]) == (False, False, 0, 0)
+    assert evaluation.reports[0].groups["all"]["mrr"] == 25
+    assert "no text: the vector is zero (the right one: beyond 100)" in str(evaluation)
+    nearest = module.nearest_documents(np.array([[1.0, 0.0]]), ["", "far", "near"], range(3), model.encode, 3)
+    assert nearest.tolist() == [[2, 1, 0]]

@@ -105,6 +105,7 @@ def test_pairs_of_languages(folder: Path):
     assert pairs() == [("de", "en"), ("fr", "en")]  # a language without a region replaces those with one
     assert pairs("fr-CA", "de-fr-CA", "fr-CA-de") == [("fr-CA", "en"), ("de", "fr-CA"), ("fr-CA", "de")]
     assert pairs("de", "deu-fr") == [("de", "en"), ("deu", "fr")]
+    assert pairs("de", "fr", "deu", "de-eng") == [("de", "eng"), ("fr", "en")]  # each once, whatever its codes
     with pytest.raises(DataError, match="xsim needs two languages: give a pair such as deu-fr"):
         pairs("deu-de")
     (folder / "en.txt").unlink()

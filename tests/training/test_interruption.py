@@ -281,7 +281,7 @@ def test_a_nan_loss_names_step_losses_and_weights(run: Run) -> None:
 
 
 def test_embeddings_that_overflow_are_the_learning_rates_fault(run: Run) -> None:
-    with pytest.raises(TrainingError, match="embeddings of dev pairs are NaN or infinite; .*: lower the learning rate"):
+    with pytest.raises(TrainingError, match="^step 1: embeddings of dev pairs are NaN or infinite; .*: lower the"):
         run.start(learning_rate="1e30", warmup_steps=0, save_steps=1, eval_steps=1, max_steps=2)
 
 

@@ -95,9 +95,12 @@ def read_study(layers: Sequence[Mapping[str, Any]], flags: Flags | None = None, 
 def _as_files(content: Mapping[str, Any]) -> dict[str, Any]:
     """Write pairs in memory, of the study, its methods and tasks, and collections of tasks to files."""
     kinds = {"methods": lambda _, own: as_files(own, SPLITS), "tasks": _task_as_files}
-    named = {key: content[key] for key in kinds if isinstance(content.get(key), Mapping)}
-    written = {key: {name: kinds[key](name, own) for name, own in named[key].items()} for key in named}
-    files, settings = as_files(content), as_files(content.get("settings"))
+    written = {
+        key: {name: _errors_at(f"{key}.{name}")(write)(name, own) for name, own in content[key].items()}
+        for key, write in kinds.items()
+        if isinstance(content.get(key), Mapping)
+    }
+    files, settings = as_files(content), _errors_at("settings")(as_files)(content.get("settings"))
     if target := {key: files.pop(key) for key in files.keys() - content.keys()}:  # of a Bitext
         settings = {**(settings or {}), **target}
     return {**files, "settings": settings, **written}

@@ -14,7 +14,7 @@ from typing import Any
 
 from hf_xsent.data.benchmarks.collection import store_collection
 from hf_xsent.data.languages import language_of_tag
-from hf_xsent.data.readers.in_memory import is_in_memory, settings_as_files
+from hf_xsent.data.readers.in_memory import is_empty, is_in_memory, refuse_empty, settings_as_files
 from hf_xsent.data.readers.sources import IN_MEMORY, cache_folder
 from hf_xsent.errors import RecipeError, did_you_mean, shortened
 from hf_xsent.evaluation.answer_retrieval import AnswerRetrievalTask
@@ -110,14 +110,18 @@ def check_options(name: str, options: Any) -> TaskSettings:
 
 
 def task_options(name: str, source: Any) -> dict[str, Any]:
-    """Return the options of a task, for which its data alone may stand: a folder, pairs, or a collection."""
+    """Return the options of a task, for which its data alone may stand: a folder, pairs, or a collection.
+
+    An empty list or mapping is no data.
+    """
     is_data = not isinstance(source, Mapping) or is_in_memory(source)
     if not is_data and name in (PairsTask.name, RetrievalTask.name):
-        options = {"data", *inspect.signature(TASKS[name].load).parameters}
-        is_data = not options & {*source} and (
+        known = {"data", *inspect.signature(TASKS[name].load).parameters}
+        is_data = not known & {*source} and (
             name == RetrievalTask.name or all(language_of_tag(str(key)) for key in source)
         )
-    return {"data": source} if is_data else {**source}
+    options = {"data": source} if is_data else {**source}
+    return {key: value for key, value in options.items() if key != "data" or not is_empty(value)}
 
 
 def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: Any = None) -> list[EvaluationTask]:
@@ -141,6 +145,7 @@ def load_tasks(tasks: Any, languages: Any = None, pairs: Any = None, columns: An
         tasks = {PairsTask.name: {"data": tasks}}
     sources: dict[str, Any] = {**tasks} if isinstance(tasks, Mapping) else {**_sources(tasks or ())}
     if pairs is not None:
+        refuse_empty({"pairs": pairs})
         options = task_options(PairsTask.name, sources[PairsTask.name]) if PairsTask.name in sources else {}
         if "data" in options:
             raise RecipeError(f"the task {PairsTask.name} is given twice: evaluate its sets in separate calls")

@@ -15,11 +15,12 @@ import torch
 from hf_xsent.data.benchmarks.collection import NOT_STATED, Collection, load_collection
 from hf_xsent.errors import shortened
 from hf_xsent.evaluation.task import Encode, EvaluationTask, Outcomes, Scores, encoder_of
+from hf_xsent.evaluation.translation_retrieval import unit
 from hf_xsent.logs import Progress
-from hf_xsent.mining.neighbours import unit_vectors
 from hf_xsent.mining.top_k import GROUP, TopK
 
 _NEAREST, _DEPTH = 10, 100  # candidates of nDCG, MRR and the own language; candidates of recall
+_FARTHEST = -2.0  # in place of a cosine
 _PASSAGES_AT_ONCE, _QUERIES_AT_ONCE = 1 << 15, 256
 
 
@@ -82,6 +83,9 @@ class RetrievalTask(EvaluationTask):
         of_language = {code: codes == code for code in dict.fromkeys(collection.query_languages)}
         found = first_right(nearest, collection.relevant)
         found = np.concatenate([found, nearest_passages(queries, found[:, :2], collection, read)], axis=1)
+        zero = ~queries.any(1)  # these have no cosine, and find nothing
+        rows[zero] *= 0  # not measured stays NaN
+        found[zero, 0], found[zero, 2] = -1, 0
         rows_of, found_of = ({code: all_[at] for code, at in of_language.items()} for all_ in (rows, found))
         return self.scored(rows_of, found=found_of)
 
@@ -112,18 +116,19 @@ class RetrievalTask(EvaluationTask):
             figures = self.metrics(outcomes.rows[code][:, None])
             of_queries = zip(places, outcomes.found[code].tolist(), strict=True)
             for row, (place, (found, right, rank, found_passage, right_passage)) in enumerate(of_queries):
+                is_found = found >= 0
                 yield {
                     "language": code,
                     "item": collection.query_ids[place],
                     "text": collection.queries[place],
                     "right": collection.passages[right_passage],
-                    "found": collection.passages[found_passage],
+                    "found": collection.passages[found_passage] if is_found else None,
                     "correct": rank == 1,
                     "rank": rank or None,
                     "right_id": collection.document_ids[right],
-                    "found_id": collection.document_ids[found],
-                    "found_language": collection.document_languages[found],
-                    "own_language": collection.document_languages[found] == code != NOT_STATED,
+                    "found_id": collection.document_ids[found] if is_found else None,
+                    "found_language": collection.document_languages[found] if is_found else None,
+                    "own_language": is_found and collection.document_languages[found] == code != NOT_STATED,
                     **{name: float(column[row]) for name, column in figures.items()},
                 }
 
@@ -149,8 +154,8 @@ def nearest_documents(
 ) -> np.ndarray:
     """Return the k nearest documents of each query, nearest first, each by its nearest passage.
 
-    Documents of the same passages are searched once, and are in the order of the file. Passages are encoded in blocks
-    of whole documents; only the vectors of a block are in memory.
+    Documents of the same passages are searched once, and are in the order of the file; a zero vector is the farthest.
+    Passages are encoded in blocks of whole documents; only the vectors of a block are in memory.
     """
     texts_of, copies = dict[int, list[str]](), dict[tuple[str, ...], list[int]]()
     for document, passage in zip(document_of, passages, strict=True):
@@ -159,12 +164,14 @@ def nearest_documents(
         copies.setdefault(tuple(texts_of[document]), []).append(document)
     different, documents = [*chain(*copies)], [*copies.values()]
     starts = np.cumsum([0, *map(len, copies)])  # of the passages of each, and their number
-    queries, best = unit_vectors(queries).numpy(), TopK(len(queries), min(k, len(copies)), "cpu")
+    queries, best = unit(queries), TopK(len(queries), min(k, len(copies)), "cpu")
     blocks = np.unique(starts[:-1] // _PASSAGES_AT_ONCE, return_index=True)[1].tolist()  # the first document of each
     for first, end in Progress([*pairwise([*blocks, len(copies)])], desc="searching", unit=" blocks", delay=2):
-        vectors = unit_vectors(encode(different[starts[first] : starts[end]])).numpy()
+        vectors = unit(encode(different[starts[first] : starts[end]]))
+        zero = ~vectors.any(1)
         for query in range(0, len(queries), _QUERIES_AT_ONCE):
             cosines = queries[query : query + _QUERIES_AT_ONCE] @ vectors.T
+            cosines[:, zero] = _FARTHEST
             if len(vectors) > end - first:
                 cosines = np.maximum.reduceat(cosines, starts[first:end] - starts[first], axis=1)
             tile = np.pad(cosines, [(0, 0), (0, -(end - first) % GROUP)], constant_values=-np.inf)
@@ -198,12 +205,15 @@ def nearest_passages(
         if document in needed:
             rows_of.setdefault(document, []).append(row)
     several = [row for rows in rows_of.values() if len(rows) > 1 for row in rows]
-    vectors = unit_vectors(encode([collection.passages[row] for row in several])).numpy() if several else np.empty(0)
+    vectors = unit(encode([collection.passages[row] for row in several])) if several else np.empty(0)
     places = {row: place for place, row in enumerate(several)}
     nearest = np.empty(documents.shape, dtype=np.int64)
     for (query, column), document in np.ndenumerate(documents):
         rows = rows_of[int(document)]
-        best = 0 if len(rows) == 1 else int(np.argmax(vectors[[places[row] for row in rows]] @ queries[query]))
+        best = 0
+        if len(rows) > 1:
+            own = vectors[[places[row] for row in rows]]
+            best = int(np.where(own.any(1), own @ queries[query], _FARTHEST).argmax())
         nearest[query, column] = rows[best]
     return nearest
 

@@ -99,6 +99,7 @@ class XsimTask(EvaluationTask):
         name_of = {code: select_languages(source, names, [code])[0] for code in codes}
         if same := [first for first, second in pairs if name_of[first] == name_of[second]]:
             raise DataError(f"xsim needs two languages: give a pair such as {same[0]}-fr")
+        pairs = [*{(name_of[first], name_of[second]): (first, second) for first, second in pairs}.values()]
         texts = load_parallel(source, name_of.values(), max_pairs or LINES) if codes else []
         by_name = {text.language: text.sentences for text in texts}
         sentences = {code: by_name[name] for code, name in name_of.items()}

@@ -226,7 +226,7 @@ class AlignmentTrainer(RunTrainer):
             outputs = model(**inputs)
         if not outputs.loss.isfinite():
             each = ", ".join(f"{name} {loss.item():g}" for name, loss in outputs.losses.items())
-            raise self._not_finite(f"loss is NaN or infinite ({each})")
+            raise self._not_finite(f"loss is NaN or infinite ({each})", self.state.global_step + 1)
         for name, loss in outputs.losses.items():
             self._sums[name] += loss
         self._batches += 1
@@ -273,7 +273,7 @@ class AlignmentTrainer(RunTrainer):
             except DataError as error:
                 if not self.state.global_step:
                     raise
-                raise self._not_finite("embeddings of dev pairs are NaN or infinite") from error
+                raise self._not_finite("embeddings of dev pairs are NaN or infinite", self.state.global_step) from error
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         """Build the Trainer's optimizer, with a separate learning rate for the objectives' heads."""
@@ -300,16 +300,16 @@ class AlignmentTrainer(RunTrainer):
             grad_norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
         norm = super()._get_grad_norm(model, grad_norm)
         if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
-            raise self._not_finite(f"gradients are NaN or infinite (norm {float(norm):g})")
+            raise self._not_finite(f"gradients are NaN or infinite (norm {float(norm):g})", self.state.global_step + 1)
         return norm
 
-    def _not_finite(self, what: str) -> TrainingError:
+    def _not_finite(self, what: str, step: int) -> TrainingError:
         names = (name for name, weight in self.model.named_parameters() if not weight.isfinite().all())
         first = next(names, None)
         weights = "all weights are finite" if first is None else f"weights are NaN or infinite, {first} first"
         return TrainingError(
-            f"step {self.state.global_step + 1}: {what}; {weights}: lower the learning rate, and continue from the "
-            "last checkpoint with --resume_with_changes (from Python: train(allow_changes=True))"
+            f"step {step}: {what}; {weights}: lower the learning rate, and continue from the last checkpoint with "
+            "--resume_with_changes (from Python: train(allow_changes=True))"
         )
 
     def train_sampler(self) -> TemperatureSampler:

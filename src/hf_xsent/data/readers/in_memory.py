@@ -52,15 +52,20 @@ def stored_pairs(data: Any, split: str = "train", cache_dir: str | os.PathLike[s
     """
     folder = cache_folder(cache_dir) / IN_MEMORY
     if isinstance(data, Mapping) and (not is_in_memory(data) or all(map(_names_language, data))):
-        _refuse_empty(data)
+        refuse_empty(data)
         return {key: _stored(of_key, folder, split, by_column=False) for key, of_key in data.items()}
     return _stored(data, folder, split)
 
 
-def _refuse_empty(named: Mapping[str, Any]) -> None:
-    """Raise an error if there is nothing, or an empty list or mapping, in place of pairs."""
+def is_empty(data: Any) -> bool:
+    """Return whether there is nothing, or an empty list or mapping, in place of data."""
+    return data is None or (isinstance(data, Mapping | list | tuple) and not len(data))
+
+
+def refuse_empty(named: Mapping[str, Any]) -> None:
+    """Raise an error if there is nothing in place of pairs."""
     for name, data in named.items():
-        if data is None or (isinstance(data, Mapping | list | tuple) and not len(data)):
+        if is_empty(data):
             raise DataError(f"{name} has no pairs: give at least one, or drop {name}")
 
 
@@ -85,7 +90,7 @@ def settings_as_files(
     ``splits`` are the names of the settings, and what is read of a DatasetDict.
     """
     pairs = {name: settings[name] for name in splits if settings.get(name) is not None}
-    _refuse_empty(pairs)
+    refuse_empty(pairs)
     written = {name: stored_pairs(data, splits[name], cache_dir) for name, data in pairs.items()}
     target = target_language_of(pairs, "")
     return {**settings, **written, **({"target_language": target} if target else {})}
