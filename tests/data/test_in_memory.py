@@ -135,6 +135,7 @@ def test_an_origin_may_be_a_number_and_a_missing_licence_hides_no_license(load: 
     assert load([record | {"origin": 0}]).ledger == {"0, licence not stated": 1}
     nothing = load([record | {"licence": float("nan"), "license": "CC0"}])
     assert nothing.ledger == {"origin not stated, CC0": 1}
+    assert len(load([record | {"links": float("nan"), "target_negatives": float("nan")}])) == 1
 
 
 def test_neither_the_ledger_nor_an_index_is_a_side(load: Any) -> None:

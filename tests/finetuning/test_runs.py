@@ -203,6 +203,12 @@ def test_a_resumed_run_that_changed_is_refused_or_recorded(data: Path, encoder_f
     ("task", "more", "kind", "told"),
     [
         (xnli, ["--train=train.tsv"], DataError, "'train.tsv' names no language: write en=train.tsv"),
+        (
+            xnli,
+            ["--train=English=train.tsv"],
+            DataError,
+            "the code of English is 'en'",
+        ),
         (xnli, ["--train=en={d}/bad.tsv"], DataError, "bad.tsv:2: unknown label 'maybe'"),
         (xnli, ["--train=en={d}/train-en.tsv", "--code_switching=true"], RecipeError, "code-switching needs"),
         (
@@ -270,15 +276,20 @@ def test_a_model_with_other_labels_is_refused(data: Path, encoder_folders: dict[
 
 
 def test_a_model_measured_again_keeps_the_setting_it_was_trained_in(
-    data: Path, encoder_folders: dict[str, Path]
+    data: Path, encoder_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train = ["--train", f"en={data}/train-en.tsv", f"de={data}/train-de.tsv"]
     assert xnli(_flags(data, encoder_folders["bert"], *train, max_steps=1)) == []
     measure = f"--xnli={data}"
     (report,) = xnli(_flags(data, data / "out", measure, output_dir=data / "again"))
     assert report.setting == "translate-train"
-    further = [f"--train=English={data}/train-en.tsv", measure]
+    further = [f"--train=eng={data}/train-en.tsv", measure]
     (report,) = xnli(_flags(data, data / "out", *further, output_dir=data / "further", max_steps=1))
+    assert report.setting == "translate-train"
+    monkeypatch.chdir(data)
+    xnli(_flags(data, Path("out"), further[0], output_dir=Path("second"), max_steps=1))
+    monkeypatch.chdir(data.parent)
+    (report,) = xnli(_flags(data, Path(data.name, "second"), measure, output_dir=data / "of_second"))
     assert report.setting == "translate-train"
     assert xnli(_flags(data, data / "out", measure))
     shutil.copytree(data / "out", data / "copy")

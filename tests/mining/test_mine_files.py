@@ -168,7 +168,7 @@ def test_a_vector_that_is_not_finite_or_zero_raises_with_its_line(folder: Path, 
 
     (folder / "c.txt").write_text("one\n\ntwo\n")
     store = VectorStore(folder, load_sentences(folder / "c.txt", folder), Encoder(Overflowing()), "float16")
-    with np.errstate(over="ignore"), pytest.raises(DataError, match=rf"^line 3 \('two'\) has a {message}"):
+    with np.errstate(over="ignore"), pytest.raises(DataError, match=rf"^sentence 3 \('two'\) has a {message}"):
         store.fill()
 
 

@@ -4,13 +4,14 @@ import csv
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numbered_words import Words
 
 from hf_xsent import load_bitext, mine_files, score_pairs
-from hf_xsent.errors import DataError, ModelError, OutputError
+from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
 from hf_xsent.mining import score
 
 PAIRS = [("aab", "aab"), ("abc", "fff"), ("de\u00e9", "ddee")]
@@ -63,6 +64,12 @@ def test_pairs_whose_languages_are_not_stated_may_be_in_any_order(tmp_path: Path
     assert str(score_pairs([pair] * 10, tmp_path / "scored.tsv", Letters())).startswith("10 scored pairs")
     with pytest.raises(DataError, match="^the de pairs: source and target, .* seem to be swapped"):
         score_pairs([pair] * 10, tmp_path / "scored.tsv", Letters(), language="de")
+
+
+@pytest.mark.parametrize("pairs", [{"de": "p.tsv"}, "de=p.tsv"])
+def test_a_language_before_the_pairs_is_refused(tmp_path: Path, pairs: Any) -> None:
+    with pytest.raises(RecipeError, match="give 'de' as language, without de="):
+        score_pairs(pairs, tmp_path / "scored.tsv", Letters())
 
 
 def test_pairs_in_memory_of_another_language_are_named_and_not_listed(tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ import torch
 from torch import nn
 from transformers import AutoModel, AutoTokenizer
 
-from hf_xsent import DapForSentenceEmbedding, SentenceEmbedder, SentenceEncoderForPreTraining, XlmrWithRTLHead
+from hf_xsent import (
+    DapForSentenceEmbedding,
+    Encoder,
+    SentenceEmbedder,
+    SentenceEncoderForPreTraining,
+    XlmrWithRTLHead,
+)
 from hf_xsent.errors import ModelError
 
 
@@ -194,8 +200,27 @@ def test_language_embeddings_are_chosen_by_name(tiny_encoders: Path, sentences: 
 @pytest.mark.parametrize("language", [None, "fr"])
 def test_a_language_without_embedding_is_refused(encoder_folders: dict[str, Path], language: str | None) -> None:
     embedder = _embedder(encoder_folders["bert"], languages=["de", "en"])
-    with pytest.raises(ModelError, match="^this model has language embeddings for de, en: pass one as language$"):
+    with pytest.raises(ModelError, match="^this model has language embeddings for de, en: pass one to its method"):
         embedder.encode(["a"], language=language)
+
+
+def test_the_second_argument_is_the_name_of_a_prompt_as_in_sentence_transformers(
+    encoder_folders: dict[str, Path],
+) -> None:
+    embedder = _embedder(encoder_folders["bert"], prompts={"query": "find: "})
+    named = embedder.encode(["A dog."], "query")
+    np.testing.assert_array_equal(named, embedder.encode(["find: A dog."]))
+    assert np.abs(named - embedder.encode(["A dog."])).max() > 1e-3
+
+
+def test_a_folder_is_read_after_a_change_of_the_current_folder(
+    encoder_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(encoder_folders["bert"].parent)
+    name = encoder_folders["bert"].name
+    model, encoder = SentenceEncoderForPreTraining.from_pretrained(name), Encoder(name)
+    monkeypatch.chdir(tmp_path)
+    np.testing.assert_allclose(encoder.encode(["A dog."]), model.encode(["A dog."]), atol=1e-6)
 
 
 # What is opened, and with which settings

@@ -187,7 +187,9 @@ def test_what_no_plain_encoder_computes_opens_with_this_package_alone(
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == model.config.model_type
     opened, theirs = AutoModel.from_pretrained(tmp_path), SentenceTransformer(str(tmp_path), device="cpu")
     if model.config.languages:
-        np.testing.assert_allclose(opened.encode(sentences, "de"), model.encode(sentences, "de"), atol=1e-6)
+        np.testing.assert_allclose(
+            opened.encode(sentences, language="de"), model.encode(sentences, language="de"), atol=1e-6
+        )
         with pytest.raises(ModelError, match="this model has language embeddings"):
             theirs.encode(sentences)
     else:
@@ -261,7 +263,7 @@ def test_heads_have_the_dtype_of_the_encoder(
 def test_language_embeddings_have_the_dtype_of_the_encoder(encoder_folders: dict[str, Path]) -> None:
     options: Any = {"dtype": torch.bfloat16, "languages": ["de", "en"]}
     model = DapForSentenceEmbedding.from_backbone(str(encoder_folders["bert"]), **options)
-    assert model.encode(["A dog."], "en").shape == (1, 32)
+    assert model.encode(["A dog."], language="en").shape == (1, 32)
 
 
 def test_embeddings_that_are_not_normalized_reopen_so(encoder_folders: dict[str, Path], tmp_path: Path) -> None:

@@ -159,7 +159,9 @@ def test_the_card_of_an_average_counts_the_pairs_of_all_models(
         assert "Languages: de, en, fr." in card
         assert "Recipe and steps are those of first" in card
     pretrain(model=str(folder), data={"de": pairs}, output_dir=str(tmp_path / "third"), **options)
-    continued = f"continued the training of mean (the mean of {', '.join(ModelFacts.read(folder).averaged)}): pairs"
+    models = ", ".join(ModelFacts.read(folder).averaged)
+    counts = "a pair is counted for each that was trained on it"
+    continued = f"continued the training of mean (the mean of {models}; {counts}): pairs"
     assert continued in (tmp_path / "third/README.md").read_text("utf-8")
 
 

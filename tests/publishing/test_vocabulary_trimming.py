@@ -24,9 +24,10 @@ from transformers import (
     RobertaModel,
 )
 
-from hf_xsent import SentenceEmbedder, export_gguf, export_sentence_transformer
+from hf_xsent import SentenceEmbedder, align_words, export_gguf, export_sentence_transformer, pretrain
 from hf_xsent.cli import main
 from hf_xsent.errors import DataError, ModelError, OutputError, RecipeError
+from hf_xsent.finetuning.mlqa import SpanExtraction
 from hf_xsent.models.pretraining import AlignmentForSentenceEmbedding
 from hf_xsent.publishing.facts import ModelFacts, Stage
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, trim_tokenizer
@@ -205,6 +206,13 @@ def test_a_tokenizer_in_python_is_refused(
     with pytest.raises(ModelError, match=refused):
         export_gguf(exported_phobert)
     assert not (exported_phobert / "gguf" / "model-f16.gguf").exists()
+    of_words = r"runs in Python \(PhobertTokenizer\), .* need a model with a tokenizer.json"
+    with pytest.raises(ModelError, match=of_words):
+        pretrain(exported_phobert, data={"vi": "none.tsv"}, objectives={"word_translation_ranking": 1}, output_dir="x")
+    with pytest.raises(ModelError, match=of_words):
+        align_words([("the dog", "the dog")], tmp_path / "o.jsonl", exported_phobert)
+    with pytest.raises(ModelError, match=of_words):
+        SpanExtraction(AutoTokenizer.from_pretrained(exported_phobert))
 
 
 def test_an_existing_output_is_refused_before_texts_are_read(tmp_path: Path) -> None:

@@ -57,6 +57,18 @@ def _train(encoder: Path, output: Path, pairs: Any, dev: Any = None, **settings:
     return trainer
 
 
+def test_numbers_of_numpy_are_numbers(encoder_folders: dict[str, Path], pairs: Pairs, tmp_path: Path) -> None:
+    rate = np.logspace(-5, -3, 3)[1]
+    settings = {"learning_rate": rate, "max_steps": np.int64(1), "lr_scheduler_kwargs": {"num_decay_steps": rate}}
+    arguments = TrainingArguments(
+        str(tmp_path / "out"), lr_scheduler_type="warmup_stable_decay", report_to=[], **settings
+    )
+    model = SentenceEncoderForPreTraining.from_pretrained(str(encoder_folders["bert"]))
+    AlignmentTrainer(model, arguments, {"de": pairs}, alpha=np.float64(0.3)).train()
+    recipe = yaml.safe_load((tmp_path / "out" / "recipe.yaml").read_text("utf-8"))
+    assert (recipe["learning_rate"], recipe["alpha"]) == (float(rate), 0.3)
+
+
 def test_pretrain_and_export_name_the_way_of_models_in_memory(tmp_path: Path, tiny_encoders: Path) -> None:
     model = SentenceTransformer(str(tiny_encoders))
     with pytest.raises(RecipeError, match="^model takes a folder .*, not SentenceTransformer: .*AlignmentTrainer"):

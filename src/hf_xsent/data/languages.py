@@ -32,7 +32,7 @@ STRICT_CODE = r"[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}|\d{3}))*(?:@[a-z]+)?"
 _TARGET_CODE = "(?P<target>[a-z]{2,3}(?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)"
 _TWO_CODES = (
     rf"(?P<before>.*?[-_])?(?P<code>{STRICT_CODE})[-_]{_TARGET_CODE}",
-    rf"(?:.*?[-_])?{_TARGET_CODE}[-_](?P<code>{STRICT_CODE})",
+    rf"(?P<before>.*?[-_])?{_TARGET_CODE}[-_](?P<code>{STRICT_CODE})",
 )
 _WORD = r"[a-z]{3}(?:[-_]\d+)?"
 _LONGEST_TAG = 40
@@ -136,13 +136,13 @@ def matching_tags(tags: Iterable[str], code: str) -> list[str]:
 def code_at_end(name: str, target_language: str) -> str | None:
     """Return the code that a name is, or the other one of two that end it, of which one is the target language's.
 
-    A name of three letters is a word, such as run or max, rather than a code. Two letters after two others that are a
-    code may be a region.
+    A name of three letters is a word, such as run or max, rather than a code. Two letters of a pair that is after
+    another code of two letters may be a region.
 
     >>> [code_at_end(name, "en") for name in ("de", "talks-en-pt_BR", "deu-eng", "eng_Latn-deu_Latn", "ar-to-en")]
     ['de', 'pt_BR', 'deu', 'deu_Latn', 'ar']
-    >>> [code_at_end(name, "en") for name in ("run", "de-fr", "german_to_en", "pt-br-en", "my-en-de")]
-    [None, None, None, None, 'de']
+    >>> [code_at_end(name, "en") for name in ("run", "de-fr", "german_to_en", "pt-br-en", "fr-en-ca")]
+    [None, None, None, None, None]
     """
     name = re.sub("(?<=[A-Za-z])[-_]to[-_]", "-", name)  # rather a word than Tongan
     pairs = [match for pattern in _TWO_CODES if (match := re.fullmatch(pattern, name))]
@@ -150,15 +150,14 @@ def code_at_end(name: str, target_language: str) -> str | None:
     codes += [
         pair["code"]
         for pair in pairs
-        if matching_tags([pair["target"]], target_language)
-        and not _may_be_region(pair["code"], pair.groupdict().get("before"))
+        if matching_tags([pair["target"]], target_language) and not _may_be_region(pair["code"], pair["before"])
     ]
     known = [code for code in codes if re.fullmatch(STRICT_CODE, code) and language_of_tag(code)]
     return known[0] if len(known) == 1 and not matching_tags(known, target_language) else None
 
 
 def _may_be_region(code: str, before: str | None) -> bool:
-    """Return whether a code of two letters is after one of another language, as br in pt-br-en."""
+    """Return whether a code of two letters is of a pair after one of another language, as in pt-br-en and fr-en-ca."""
     word = re.search("(?:^|[-_])([a-z]{2})[-_]$", before or "")
     return word is not None and len(code) == 2 and word[1] != code and language_of_tag(word[1]) is not None
 

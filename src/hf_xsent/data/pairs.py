@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from hf_xsent.data.bitext import Bitext, Pair, load_bitext
+from hf_xsent.data.languages import language_of_tag
 from hf_xsent.data.pair_settings import PairSettings
 from hf_xsent.data.readers.columns import parse_columns
 from hf_xsent.data.readers.formats import has_languages
+from hf_xsent.data.readers.in_memory import is_in_memory
 from hf_xsent.data.readers.resolving import resolve_sources
 from hf_xsent.data.readers.sources import BitextSource
 from hf_xsent.errors import RecipeError
@@ -22,6 +24,7 @@ logger = logging.getLogger(__name__)
 def open_pairs(settings: PairSettings) -> BitextSource:
     """Return the source of these pairs."""
     columns = parse_columns(settings.columns)
+    _refuse_language(settings.pairs)
     data = {settings.language: settings.pairs}
     resolved = resolve_sources(data, target_language=settings.target_language, columns=columns)
     sources = [source for of_language in resolved.values() for source in of_language]
@@ -33,6 +36,14 @@ def open_pairs(settings: PairSettings) -> BitextSource:
             sources[0].name,
         )
     return sources[0]
+
+
+def _refuse_language(pairs: Any) -> None:
+    """Raise an error for the form of training data, a language before its pairs."""
+    named = isinstance(pairs, Mapping) and not is_in_memory(pairs)
+    code = next(iter(pairs), "") if named else str(pairs).partition("=")[0] if "=" in str(pairs) else ""
+    if language_of_tag(str(code)) and (named or not Path(str(pairs)).exists()):
+        raise RecipeError(f"pairs are one file, or pairs in memory: give {code!r} as language, without {code}=")
 
 
 def store_pairs(sources: Mapping[str, Sequence[BitextSource]], folder: Path) -> Bitext:

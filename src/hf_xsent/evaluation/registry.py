@@ -189,6 +189,7 @@ def _sources(words: Iterable[str | PathLike[str]]) -> dict[str, str]:
 
 def find_tasks(folder: str | PathLike[str]) -> dict[str, str]:
     """Return the place of each task whose records are in this folder."""
+    folder = os.path.expanduser(folder)
     places = {name: task.find(folder) for name, task in TASKS.items()}
     found = {name: place for name, place in places.items() if place is not None}
     if not found:

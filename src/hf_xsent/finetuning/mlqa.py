@@ -27,6 +27,7 @@ from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.running import limit, load_records, run, select_tests, single_groups
 from hf_xsent.finetuning.trainer import FineTuningArguments, FineTuningTask, Scores, pad, predictions
 from hf_xsent.logs import Progress
+from hf_xsent.models.loading import check_offsets
 
 _QUESTIONS_AT_ONCE = 1000
 
@@ -76,6 +77,7 @@ class SpanExtraction(FineTuningTask):
         max_question_length: int = 64,
         max_answer_length: int = 30,
     ) -> None:
+        check_offsets(tokenizer)
         room = max_length - max_question_length - tokenizer.num_special_tokens_to_add(pair=True)
         if not 0 <= doc_stride < room:
             raise RecipeError(

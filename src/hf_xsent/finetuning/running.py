@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
-from hf_xsent.data.languages import language_of_tag
+from hf_xsent.data.languages import find_language
 from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
 from hf_xsent.finetuning.report import FineTuningReport, write_reports
 from hf_xsent.finetuning.settings import QuestionSettings
@@ -65,6 +65,7 @@ def load_records(
         language, equals, path = name.partition("=")
         if not equals or not language or not path:
             raise DataError(f"{name!r} names no language: write en={name}")
+        find_language(language)  # raises an error for an unknown code
         sources[language] = f"{sources[language]} and {path}" if language in sources else path
         records.setdefault(language, []).extend(load(path, language))
     return sources, records
@@ -145,13 +146,14 @@ def run(
 
 def _setting(settings: FineTuningArguments) -> str:
     """Return zero-shot or translate-train, from the training languages of this run and of those before it."""
-    train, model, seen = [*(settings.train or ())], str(settings.model), set[str]()
-    while model not in seen and (recipe := Path(model) / RECIPE_FILE).is_file():
+    train, model, seen = [*(settings.train or ())], Path(settings.model).absolute(), set[Path]()
+    while model not in seen and (model / RECIPE_FILE).is_file():
         seen.add(model)
-        before = yaml.safe_load(recipe.read_text(encoding="utf-8")) or {}
-        train, model = [*train, *(before.get("train") or ())], str(before.get("model"))
-    names = {name.partition("=")[0] for name in train}
-    languages = {language.code if (language := language_of_tag(name)) else name for name in names}
+        before = yaml.safe_load((model / RECIPE_FILE).read_text(encoding="utf-8")) or {}
+        train += before.get("train") or ()
+        starts = [folder / str(before.get("model")) for folder in (Path.cwd(), *model.parents)]  # a relative path
+        model = next((start for start in starts if (start / RECIPE_FILE).is_file()), starts[0])
+    languages = {find_language(name.partition("=")[0]).code for name in train}
     if not languages:
         return "unknown training"
     return "translate-train" if languages - {"en"} else "zero-shot"

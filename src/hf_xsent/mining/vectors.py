@@ -92,7 +92,7 @@ class VectorJob:
         of_file = "" if self.files is None else f" of {self.files.path}"
 
         def place(row: int) -> str:
-            return f"line {lines[row]}{of_file} ({texts[row][:40]!r})"
+            return f"sentence {lines[row]}{of_file} ({texts[row][:40]!r})"
 
         check_finite(vectors, self.dtype, place)
         if not (nonzero := vectors.any(1)).all():

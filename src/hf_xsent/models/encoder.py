@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hf_xsent.errors import ModelError
-from hf_xsent.files import digest
+from hf_xsent.files import digest, is_local
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.text_encoder import SupportsEncode, as_array
 from hf_xsent.runs.identity import identify_model
@@ -27,7 +27,7 @@ _PROBES = ("A dog runs.", "Ein zweiter Satz.", "第三句话。", " ".join(map(s
 class Encoder:
     """Add a column of embeddings to a batch: a pyarrow Table, a data frame, a dict of columns, or a single row.
 
-    model: a folder, a Hub id, or any object with ``encode``.
+    model: a folder, a Hub id, or any object with ``encode``; if you train the object, make a new Encoder of it.
     column, output: names of the column of texts and of the new column. In Arrow, it is a list of fixed size whose field
         metadata identify the model.
     vectors: the precision of the embeddings, float32 or float16; ``precision`` is that of the computation.
@@ -53,6 +53,8 @@ class Encoder:
         least_max_length: int = 0,
     ) -> None:
         self.name = os.path.expanduser(model) if isinstance(model, str | os.PathLike) else None
+        if self.name is not None and is_local(self.name):
+            self.name = os.path.abspath(self.name)  # it is opened later, also by other processes
         self.column, self.output, self.device, self.vectors = column, output, device, vectors
         self._options = {"pooling": pooling, "max_length": max_length, "precision": precision}
         self._least_max_length = least_max_length

@@ -135,8 +135,13 @@ def forget_last_call(tokenizer: Any) -> None:
         backend.no_padding()
 
 
-def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:
-    """Raise an error unless the encoder of this config has an embedding for each token, and the tokenizer can pad."""
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, finds_words: bool = False) -> None:
+    """Raise an error unless the encoder of this config has an embedding for each token, and the tokenizer can pad.
+
+    With ``finds_words``, it must also state the characters of each piece.
+    """
+    if finds_words:
+        check_offsets(tokenizer)
     if len(tokenizer) > config.vocab_size:
         raise ModelError(
             f"the tokenizer {tokenizer.name_or_path!r} has {len(tokenizer)} tokens, but the encoder only "
@@ -144,6 +149,15 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig
         )
     if tokenizer.pad_token is None:
         raise ModelError(f"the tokenizer {tokenizer.name_or_path!r} has no padding token: set pad_token and save it")
+
+
+def check_offsets(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raise an error if a tokenizer does not state the characters of each piece."""
+    if not tokenizer.is_fast:
+        raise ModelError(
+            f"the tokenizer {tokenizer.name_or_path!r} runs in Python ({type(tokenizer).__name__}), which does not "
+            "find the words of pieces: links of words and answers in texts need a model with a tokenizer.json"
+        )
 
 
 def check_ids(ids: Iterable[Iterable[int]], tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig) -> None:

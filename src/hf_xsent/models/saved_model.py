@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from itertools import chain
@@ -183,6 +184,8 @@ class SavedModel(PreTrainedModel):
             select_layers(encoder, config.encoder_layers)
         model = cls(config.over(encoder.config), encoder=encoder)
         model._source, model._hub, model._tokenizer = source, hub, tokenizer
+        if source and is_local(source):
+            model._source = os.path.abspath(source)  # the tokenizer is read later
         for name, weight in chain(model.named_parameters(), model.named_buffers()):
             if not name.startswith("encoder."):
                 weight.data = weight.to(encoder.device, encoder.dtype if weight.is_floating_point() else None)

@@ -18,6 +18,7 @@ from hf_xsent.errors import DataError, ModelError, did_you_mean
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows, usual_tokens
 from hf_xsent.models.families import family
 from hf_xsent.models.loading import check_ids
+from hf_xsent.settings.convert import convert
 from hf_xsent.tensors.packing import POOLINGS
 
 _SENTENCES_PER_TOKENIZER_CALL = 4096
@@ -42,17 +43,17 @@ class SentenceTransformerMethods:
     def encode(
         self,
         sentences: Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
         language: str | None = None,
         show_progress: bool = False,
-        *,
-        prompt: str | None = None,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         show_progress_bar: bool | None = False,
         batch_size: int | None = None,
-        prompt_name: str | None = None,
         precision: str | None = None,
     ) -> Any:
         """Return N × width float32 embeddings; ``language`` is needed by models with language embeddings.
@@ -126,6 +127,8 @@ class TextEncoder(SentenceTransformerMethods):
         dim: int | None = None,
         prompt: str | None = None,
     ) -> None:
+        numbers = {"max_length": max_length, "layer": layer, "dim": dim}
+        max_length, layer, dim = (convert(name, value, int | None) for name, value in numbers.items())
         self.longest_input: int = family(model.config.encoder_config).max_length(model.config.encoder_config)
         if max_length is not None and not 3 <= max_length <= self.longest_input:
             takes = f"this encoder takes 3 to {self.longest_input} tokens"
@@ -233,7 +236,10 @@ class TextEncoder(SentenceTransformerMethods):
     def _language_id(self, language: str | None) -> int:
         known: list[str] = self.model.config.languages
         if language is None or language not in known:
-            raise ModelError(f"this model has language embeddings for {', '.join(known)}: pass one as language")
+            raise ModelError(
+                f"this model has language embeddings for {', '.join(known)}: pass one to its method encode, as in "
+                f"encode(texts, language={known[0]!r}); functions and commands that do not cannot use such models"
+            )
         return known.index(language)
 
 

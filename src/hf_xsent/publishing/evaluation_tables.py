@@ -92,14 +92,14 @@ def _table(report: Report, expected: Mapping[str, Any], start: str) -> Evaluatio
     return EvaluationTable(
         title=f"{task.title}{f' of {own}' if (own := _own_data(report)) else ''}, {measured}",
         table=_with_start(report.table(task.unit, task), report, start),
-        note=f"{report.protocol}. {join_settings(report.settings)}.{_in_other_directions(report)}",
+        note=f"{report.protocol}. {join_settings(report.settings)}.{_other_differences(report)}",
         result=_result(report, measured) if as_exported and report.task in _ON_THE_HUB else None,
     )
 
 
-def _in_other_directions(report: Report) -> str:
+def _other_differences(report: Report) -> str:
     others = opposite_differences(TASKS[report.task], report.differences) if report.differences else []
-    return f" Differences in the other direction: {'; '.join(others)}." if others else ""
+    return f" Other clear differences: {'; '.join(others)}." if others else ""
 
 
 def _own_data(report: Report) -> str:

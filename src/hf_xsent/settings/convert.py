@@ -82,7 +82,9 @@ def convert_words(name: str, words: Sequence[str], hint: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a path as text, and a number of numpy or torch as one of Python; leave other values unchanged."""
+    """Return a path as text, and a number of numpy or torch as one of Python, also in a mapping; others unchanged."""
+    if type(value) is dict:
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     return value.item() if getattr(value, "shape", None) == () else value

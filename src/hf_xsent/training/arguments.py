@@ -22,6 +22,7 @@ from hf_xsent.models.adapters import refuse_other_adapters
 from hf_xsent.models.config import AlignmentConfig
 from hf_xsent.models.precision import USUAL_WIDTH, bfloat16_is_faster
 from hf_xsent.runs.run import RunState
+from hf_xsent.settings.convert import plain
 from hf_xsent.settings.declare import check_settings, default_of
 from hf_xsent.settings.secrets import refuse_secrets
 from hf_xsent.tensors.gathering import process_count, sum_over_processes
@@ -39,6 +40,7 @@ class CheckedArguments(TrainingArguments):
 
     def __post_init__(self) -> None:
         """Check the values, and adapt those that this machine does not have."""
+        self._convert_numbers()
         refuse_uri(str(self.output_dir))
         check_settings(self)
         refuse_conflicts(facts_of_arguments(self))
@@ -74,6 +76,12 @@ class CheckedArguments(TrainingArguments):
             if self.fp16:  # which would have no effect
                 raise RecipeError("fp16 needs a GPU: on a CPU use --bf16 or neither")
         _try_out(self)
+
+    def _convert_numbers(self) -> None:
+        """Replace numbers of numpy and torch, which the recipe cannot hold."""
+        for field in fields(self):
+            if field.init:
+                setattr(self, field.name, plain(getattr(self, field.name)))
 
 
 @dataclass

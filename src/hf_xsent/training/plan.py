@@ -63,7 +63,7 @@ class Plan:
         if (retention := getattr(training, "retention", None)) is not None:
             RetentionTask.load(retention)  # raises an error before data is read
         tokenizer = load_tokenizer(encoder) if tokenizer is None else tokenizer
-        check_tokenizer(tokenizer, encoder_config)
+        check_tokenizer(tokenizer, encoder_config, config.needs.links)
         return cls(replace(recipe, config=config, data=data), encoder, tokenizer, run)
 
     def check_data(self, train: Bitext | TextSides, dev: Bitext | None) -> None:

@@ -74,7 +74,8 @@ def facts_of_trainer(trainer: Any) -> ModelFacts:
     if earlier.stages or earlier.averaged:
         if not stage.steps:  # the weights are those of the run before
             return earlier
-        mean = f" (the mean of {', '.join(earlier.averaged)})" if earlier.averaged else ""
+        models = ", ".join(earlier.averaged)
+        mean = f" (the mean of {models}; a pair is counted for each that was trained on it)" if models else ""
         stage = replace(stage, continues=f"{Path(start).name or 'a model in memory'}{mean}")
     return ModelFacts(
         stages=[*earlier.stages, stage],

@@ -99,7 +99,7 @@ class AlignmentTrainer(RunTrainer):
         processing_class = processing_class or model.find_tokenizer()
         if processing_class is None:
             raise DataError("the model's folder has no tokenizer: pass one as processing_class")
-        check_tokenizer(processing_class, model.config.encoder_config)
+        check_tokenizer(processing_class, model.config.encoder_config, model.config.needs.links)
         args = AlignmentTrainingArguments.of(args)
         self.target_language = str(target_language or target_language_of(train_dataset, "en"))
         train_dataset, eval_dataset = as_bitexts(train_dataset, eval_dataset, self.target_language, columns)
@@ -135,7 +135,7 @@ class AlignmentTrainer(RunTrainer):
         self._epochs = StartOfEpoch()
         self.add_callback(self._epochs)
         self.tokenizer = processing_class
-        self.alpha = alpha
+        self.alpha = float(alpha)  # a number of numpy or torch
         self.columns = columns
         self.features = features
         self.teachers = Teachers(load_teachers(config, self.args, teachers), model, self.args)

@@ -16,7 +16,7 @@ from hf_xsent.errors import DataError, ModelError, shortened
 from hf_xsent.models.batching import batches_by_length, pad_rows, usual_tokens
 from hf_xsent.models.embedder import SentenceEmbedder
 from hf_xsent.models.families import family
-from hf_xsent.models.loading import check_ids
+from hf_xsent.models.loading import check_ids, check_offsets
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.tensors.packing import pack, unpack
 from hf_xsent.tensors.word_grid import standardize_pairs
@@ -44,6 +44,7 @@ class EmbeddingAligner:
         layer: int | None = None,
         threshold: float = THRESHOLD,
     ) -> None:
+        check_offsets(tokenizer)
         depth = len(model.backbone.layers)
         self.layer = round(0.6 * depth) if layer is None else layer
         if self.layer > depth:

@@ -12,7 +12,7 @@ from hf_xsent.data.words.links import Link, best_first
 from hf_xsent.data.words.splitting import Words
 from hf_xsent.errors import ModelError
 from hf_xsent.models.batching import batches_by_length
-from hf_xsent.models.loading import load_tokenizer, quiet_loading
+from hf_xsent.models.loading import check_offsets, load_tokenizer, quiet_loading
 from hf_xsent.models.precision import compute_dtype
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class SpanAligner:
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, threshold: float = THRESHOLD
     ) -> None:
+        check_offsets(tokenizer)
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.threshold = threshold

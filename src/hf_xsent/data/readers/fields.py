@@ -47,7 +47,7 @@ def checked_pair(source: BitextSource, number: int, first: Any, second: Any, *ot
     if others.count(None) == len(others):
         return first, second, None, None, None, None, None
     place, (links, *negatives, origin, licence) = source.place(number), others
-    checked: list[Any] = [check_links(links or None, place, first, second)]
+    checked: list[Any] = [check_links(None if _is_missing(links) else links, place, first, second)]
     checked += [_check_negatives(place, name, side) for name, side in zip(NEGATIVES, negatives, strict=True)]
     checked += [stated_text(origin), stated_text(licence)]
     error = next((value for value in checked if isinstance(value, DataError)), None)
@@ -60,13 +60,17 @@ def stated_text(value: Any) -> str | None:
     >>> [stated_text(value) for value in (0, " CC0 ", " ", float("nan"), None, [], False)]
     ['0', 'CC0', None, None, None, None, None]
     """
-    missing = value != value or (not value and (isinstance(value, bool) or value != 0))
-    return None if missing else str(value).strip() or None
+    return None if _is_missing(value) else str(value).strip() or None
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value is none: NaN, False, or empty."""
+    return value != value or (not value and (isinstance(value, bool) or value != 0))
 
 
 def _check_negatives(place: str, name: str, negatives: Any) -> list[str] | DataError | None:
     """Return the negatives of one side of a pair, None if it has none, or a `DataError`."""
-    if not negatives:
+    if _is_missing(negatives):
         return None
     if not isinstance(negatives, list) or not all(isinstance(text, str) and text.strip() for text in negatives):
         return DataError(f'{place}: {name} is not a list of sentences; write {{..., "{name}": ["..."]}}')
