@@ -208,7 +208,8 @@ def test_a_tokenizer_in_python_is_refused(
     assert not (exported_phobert / "gguf" / "model-f16.gguf").exists()
     of_words = r"runs in Python \(PhobertTokenizer\), .* need a model with a tokenizer.json"
     with pytest.raises(ModelError, match=of_words):
-        pretrain(model=str(exported_phobert), data={"vi": "none.tsv"}, objectives={"word_translation_ranking": 1}, output_dir="x")
+        words = {"word_translation_ranking": 1.0}
+        pretrain(model=str(exported_phobert), data=f"vi={tmp_path}/pairs.tsv", objectives=words, output_dir="x")
     with pytest.raises(ModelError, match=of_words):
         align_words([("the dog", "the dog")], tmp_path / "o.jsonl", exported_phobert)
     with pytest.raises(ModelError, match=of_words):
