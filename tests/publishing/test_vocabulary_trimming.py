@@ -211,7 +211,7 @@ def test_a_tokenizer_in_python_is_refused(
         words = {"word_translation_ranking": 1.0}
         pretrain(model=str(exported_phobert), data=f"vi={tmp_path}/pairs.tsv", objectives=words, output_dir="x")
     with pytest.raises(ModelError, match=of_words):
-        align_words([("the dog", "the dog")], tmp_path / "o.jsonl", exported_phobert)
+        align_words([("the dog", "the dog")], tmp_path / "o.jsonl", model=exported_phobert)
     with pytest.raises(ModelError, match=of_words):
         SpanExtraction(AutoTokenizer.from_pretrained(exported_phobert))
 
