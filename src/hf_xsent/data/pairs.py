@@ -40,9 +40,12 @@ def open_pairs(settings: PairSettings) -> BitextSource:
 
 def _refuse_language(pairs: Any) -> None:
     """Raise an error for the form of training data, a language before its pairs."""
-    named = isinstance(pairs, Mapping) and not is_in_memory(pairs)
-    code = next(iter(pairs), "") if named else str(pairs).partition("=")[0] if "=" in str(pairs) else ""
-    if language_of_tag(str(code)) and (named or not Path(str(pairs)).exists()):
+    code = ""
+    if isinstance(pairs, str) and "=" in pairs and not Path(pairs).exists():
+        code = pairs.partition("=")[0]
+    elif isinstance(pairs, Mapping) and not is_in_memory(pairs):
+        code = str(next(iter(pairs), ""))
+    if language_of_tag(code):
         raise RecipeError(f"pairs are one file, or pairs in memory: give {code!r} as language, without {code}=")
 
 

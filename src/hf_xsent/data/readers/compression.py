@@ -34,9 +34,9 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
 
 def _open(path: Path) -> IO[bytes]:
     suffix = path.suffix.lower()
-    file = path.open("rb")
     if suffix == ".gz":
-        return io.BufferedReader(gzip.GzipFile(fileobj=file))
+        return io.BufferedReader(gzip.GzipFile(path))
+    file = path.open("rb")
     if suffix in _STREAMS:
         return io.BufferedReader(_Streams(file, _STREAMS[suffix]))
     if suffix != ".zst":
