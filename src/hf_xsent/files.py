@@ -168,7 +168,7 @@ def remove(path: Path) -> None:
 
 
 def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
-    """Raise an error if a file cannot be written, or is one of ``others`` or in one of them; create its folder."""
+    """Raise an error if a file cannot be written or is one of ``others``; create its folder."""
     path = Path(path)
     if os.path.exists(path) and not os.path.isfile(path):  # a folder, or a device such as /dev/stdout
         raise OutputError(f"{path} cannot be written: name a file in a folder where you may write")
@@ -178,7 +178,7 @@ def check_writable(path: str | Path, others: Iterable[str | Path] = ()) -> None:
     taken, place = [os.path.realpath(other) for other in others], os.path.realpath(path)
     if place in taken:
         raise OutputError(f"{path} would overwrite an input or another output: choose another name")
-    if os.path.dirname(place) in taken:
+    if path.suffix.lower() == ".parquet" and os.path.dirname(place) in taken:
         raise OutputError(f"{path} would be read as a part of an input: choose a place outside")
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import yaml
 from transformers import PreTrainedTokenizerBase, set_seed
 
-from hf_xsent.data.languages import find_language
+from hf_xsent.data.languages import find_language, language_of_tag
 from hf_xsent.errors import DataError, ModelError, RecipeError, did_you_mean
 from hf_xsent.finetuning.report import FineTuningReport, write_reports
 from hf_xsent.finetuning.settings import QuestionSettings
@@ -153,10 +153,10 @@ def _setting(settings: FineTuningArguments) -> str:
         train += before.get("train") or ()
         starts = [folder / str(before.get("model")) for folder in (Path.cwd(), *model.parents)]  # a relative path
         model = next((start for start in starts if (start / RECIPE_FILE).is_file()), starts[0])
-    languages = {find_language(name.partition("=")[0]).code for name in train}
+    languages = {language_of_tag(name.partition("=")[0]) for name in train}
     if not languages:
         return "unknown training"
-    return "translate-train" if languages - {"en"} else "zero-shot"
+    return "translate-train" if languages - {find_language("en")} else "zero-shot"
 
 
 def _fine_tuned(name_or_path: str, kind: Any) -> Any:

@@ -214,7 +214,7 @@ def _parse_name(cell: str) -> _Name:
 def _tag(words: Sequence[str], cell: str) -> str:
     """Return the code that the words form without a space (not if capitalized), or whose English name they are."""
     tag = "-".join(words)
-    if (named := _codes_by_name().get(tag.lower())) is not None:
+    if tag != "mon" and (named := _codes_by_name().get(tag.lower())) is not None:  # mon: Mongolian; Mon: a language
         return named
     language = language_of_tag(tag)
     is_code = language is not None and language.code != "und" and (words[0].islower() or words[0].isupper())
@@ -246,8 +246,7 @@ def language_in(value: str, target_language: str) -> str:
 
 @cache
 def _codes_by_name() -> dict[str, str]:
-    names = [(re.sub(r"[\W_]+", "-", language.name.lower()), language.code) for language in known_languages()]
-    return {name: code for name, code in names if (other := language_of_tag(name)) is None or other.code == code}
+    return {re.sub(r"[\W_]+", "-", language.name.lower()): language.code for language in known_languages()}
 
 
 def names_of_sides(names: Sequence[str]) -> list[str]:
