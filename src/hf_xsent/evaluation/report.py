@@ -244,6 +244,13 @@ def _verdict(task: type[EvaluationTask] | EvaluationTask, first: str, name: str,
     return "; but ".join([verdict, *opposite_differences(task, differences)])
 
 
+def clear_difference(
+    task: type[EvaluationTask] | EvaluationTask, differences: Mapping[str, Mapping[str, list[Any]]]
+) -> bool:
+    """Return whether the overall mean of the main metric clearly differs."""
+    return Difference(*differences[_overall(differences)][task.main_metric]).significant
+
+
 def opposite_differences(
     task: type[EvaluationTask] | EvaluationTask, differences: Mapping[str, Mapping[str, list[Any]]]
 ) -> list[str]:

@@ -58,6 +58,7 @@ class SavedModel(PreTrainedModel):
     _tokenizer: Any = None
     _saves_heads = True
     _source: str | None = None  # the folder or Hub id of the starting encoder
+    _tokenizer_source: str | None = None
     _hub: Mapping[str, Any] = MappingProxyType({})  # the revision and other Hub arguments of the source
 
     @classmethod
@@ -184,8 +185,7 @@ class SavedModel(PreTrainedModel):
             select_layers(encoder, config.encoder_layers)
         model = cls(config.over(encoder.config), encoder=encoder)
         model._source, model._hub, model._tokenizer = source, hub, tokenizer
-        if source and is_local(source):
-            model._source = os.path.abspath(source)  # the tokenizer is read later
+        model._tokenizer_source = os.path.abspath(source) if source and is_local(source) else source  # it is read later
         for name, weight in chain(model.named_parameters(), model.named_buffers()):
             if not name.startswith("encoder."):
                 weight.data = weight.to(encoder.device, encoder.dtype if weight.is_floating_point() else None)
@@ -280,9 +280,9 @@ class SavedModel(PreTrainedModel):
     def tokenizer(self) -> Any:
         """The tokenizer of ``encode``; it is loaded at its first use, from the folder or Hub id of the model."""
         if self._tokenizer is None:
-            if not self._source:
+            if not self._tokenizer_source:
                 raise ModelError("encode needs the model's tokenizer: set model.tokenizer = tokenizer")
-            self._tokenizer = load_tokenizer(self._source, **self._hub)
+            self._tokenizer = load_tokenizer(self._tokenizer_source, **self._hub)
         return self._tokenizer
 
     @tokenizer.setter
@@ -294,7 +294,7 @@ class SavedModel(PreTrainedModel):
         try:
             return self.tokenizer
         except ModelError:
-            if self._source and has_tokenizer(Path(self._source, self._hub.get("subfolder", ""))):
+            if self._tokenizer_source and has_tokenizer(Path(self._tokenizer_source, self._hub.get("subfolder", ""))):
                 raise  # it cannot be read
             return None
 

@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult
 
 from hf_xsent.errors import DataError
 from hf_xsent.evaluation.registry import TASKS
-from hf_xsent.evaluation.report import Report, join_settings, opposite_differences, read_reports
+from hf_xsent.evaluation.report import Report, clear_difference, join_settings, opposite_differences, read_reports
 from hf_xsent.evaluation.significance import LEAST_ITEMS, Difference
 from hf_xsent.pages.tables import Table
 
@@ -98,8 +98,12 @@ def _table(report: Report, expected: Mapping[str, Any], start: str) -> Evaluatio
 
 
 def _other_differences(report: Report) -> str:
-    others = opposite_differences(TASKS[report.task], report.differences) if report.differences else []
-    return f" Other clear differences: {'; '.join(others)}." if others else ""
+    task, of_groups = TASKS[report.task], report.differences
+    others = opposite_differences(task, of_groups) if of_groups else []
+    if not others:
+        return ""
+    is_clear = clear_difference(task, of_groups)
+    return f" {'Differences in the other direction' if is_clear else 'Other clear differences'}: {'; '.join(others)}."
 
 
 def _own_data(report: Report) -> str:

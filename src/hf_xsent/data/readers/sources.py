@@ -17,7 +17,7 @@ from hf_xsent.data.languages import find_language, language_of_tag, matching_tag
 from hf_xsent.data.readers.columns import Columns
 from hf_xsent.data.readers.compression import SUFFIXES, strip_compression
 from hf_xsent.errors import DataError, did_you_mean
-from hf_xsent.files import is_hub_id
+from hf_xsent.files import is_hub_id, refuse_uri
 
 _SUFFIX_FORMATS = {
     ".tsv": "tsv", ".txt": "tsv", ".tab": "tsv", ".csv": "csv", ".tmx": "tmx", ".po": "po", ".pot": "po", ".mo": "mo",
@@ -34,7 +34,8 @@ def cache_folder(folder: str | PathLike[str] | None = None) -> Path:
     """Return the folder of the cache, by default inside ``HF_HOME``; ``~`` is expanded."""
     from huggingface_hub.constants import HF_HOME
 
-    return Path(folder).expanduser().absolute() if folder else Path(HF_HOME) / "hf_xsent" / "bitext"
+    refuse_uri(folder or HF_HOME)
+    return (Path(folder).expanduser() if folder else Path(HF_HOME) / "hf_xsent" / "bitext").absolute()
 
 
 @dataclass(frozen=True)
