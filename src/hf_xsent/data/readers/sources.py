@@ -34,7 +34,7 @@ def cache_folder(folder: str | PathLike[str] | None = None) -> Path:
     """Return the folder of the cache, by default inside ``HF_HOME``; ``~`` is expanded."""
     from huggingface_hub.constants import HF_HOME
 
-    refuse_uri(folder or HF_HOME)
+    refuse_uri(str(folder or HF_HOME))
     return (Path(folder).expanduser() if folder else Path(HF_HOME) / "hf_xsent" / "bitext").absolute()
 
 
