@@ -66,6 +66,12 @@ def test_pairs_whose_languages_are_not_stated_may_be_in_any_order(tmp_path: Path
         score_pairs([pair] * 10, tmp_path / "scored.tsv", Letters(), language="de")
 
 
+def test_an_output_in_the_folder_of_pairs_is_refused(tmp_path: Path) -> None:
+    score_pairs([("ein Hund", "a dog"), ("eine Katze", "a cat")], tmp_path / "pairs" / "a.parquet", Letters())
+    with pytest.raises(OutputError, match="would be read as a part of an input"):
+        score_pairs(str(tmp_path / "pairs"), tmp_path / "pairs" / "b.parquet", Letters())
+
+
 @pytest.mark.parametrize("pairs", [{"de": "p.tsv"}, "de=p.tsv"])
 def test_a_language_before_the_pairs_is_refused(tmp_path: Path, pairs: Any) -> None:
     with pytest.raises(RecipeError, match="give 'de' as language, without de="):

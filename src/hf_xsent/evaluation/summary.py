@@ -104,7 +104,9 @@ def _found(item: Mapping[str, Any], longest: int) -> str:
     """Return the text that was found in place of the right one, with the rank of that where it is known."""
     if item["correct"]:
         return "the right one"
-    what = "no text: the vector is zero" if item["found"] is None else _cut(item["found"], longest) or "an empty text"
+    if item["found"] is None:
+        return "no text: the vector is zero"
+    what = _cut(item["found"], longest) or "an empty text"
     more = ["own language"] * item["own_language"]
     more += [f"the right one: {item['rank'] or 'beyond 100'}"] if "rank" in item else []
     return f"{what} ({', '.join(more)})" if more else what

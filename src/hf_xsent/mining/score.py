@@ -66,7 +66,8 @@ def score_pairs(settings: ScoreSettings) -> ScoredPairs | None:
     ```
     """
     source = open_pairs(settings)
-    check_output(settings.output, source.files)
+    folder = [settings.pairs] if isinstance(settings.pairs, str) else []  # of Parquet, if it is one
+    check_output(settings.output, [*source.files, *folder])
     pair_filter = None
     if settings.filter is not None and settings.filter is not False:
         rules = FilterRules.parse([] if settings.filter is True else settings.filter)

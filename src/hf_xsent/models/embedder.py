@@ -15,6 +15,7 @@ from hf_xsent.models.precision import choose_device, compute_dtype
 from hf_xsent.models.sentence_encoder import SentenceEncoder
 from hf_xsent.models.sentence_transformer_files import stated_settings
 from hf_xsent.models.text_encoder import TextEncoder
+from hf_xsent.settings.convert import convert
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,7 +43,7 @@ class SentenceEmbedder(TextEncoder):
         ``encode``. ``dim`` truncates embeddings, like ``truncate_dim`` of sentence-transformers. ``precision`` is that
         of the computation: float32, bfloat16, float16, or auto, the faster of the first two, which is measured.
         """
-        device = choose_device(device)
+        device, max_length = choose_device(device), convert("max_length", max_length, int | None)
         config = load_config(name_or_path)
         encoder_config, stated = stated_settings(name_or_path, config)
         method = METHODS.get(stated.get("model_type", ""))
