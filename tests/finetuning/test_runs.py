@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import torch
 from forks import launch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from training_run import Pairs, unfinish
 from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification, AutoTokenizer
 
 from hf_xsent import pretrain
 from hf_xsent.cli import main as command
 from hf_xsent.cli import program
-from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError
+from hf_xsent.errors import DataError, HfXsentError, ModelError, OutputError, RecipeError, TrainingError
 from hf_xsent.finetuning.finetune import finetune
 from hf_xsent.finetuning.report import FineTuningReport
 from hf_xsent.finetuning.trainer import FineTuner, FineTuningArguments
@@ -76,6 +76,22 @@ def _flags(data: Path, encoder: Path, *more: str, **changes: Any) -> list[str]:
     }
     settings |= changes | dict.fromkeys(one.removeprefix("--").partition("=")[0] for one in more)
     return [*(f"--{key}={value}" for key, value in settings.items() if value is not None), *more]
+
+
+def test_a_loss_that_is_not_finite_ends_the_training_and_such_a_model_has_no_scores(
+    data: Path, encoder_folders: dict[str, Path]
+) -> None:
+    train = f"--train=en={data}/train-en.tsv"
+    diverging = _flags(data, encoder_folders["bert"], train, learning_rate=1e30, warmup_steps=0)
+    with pytest.raises(TrainingError, match="^step 2: loss is NaN or infinite .*: lower the learning rate"):
+        xnli(diverging)
+    assert not (data / "out" / "model.safetensors").exists()
+    assert xnli(_flags(data, encoder_folders["bert"], train, output_dir=data / "trained", max_steps=1)) == []
+    weights = load_file(data / "trained" / "model.safetensors")
+    weights["classifier.bias"] += float("nan")
+    save_file(weights, data / "trained" / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match="outputs are NaN or infinite: the weights are damaged"):
+        xnli(_flags(data, data / "trained", f"--xnli={data}", output_dir=data / "measured"))
 
 
 def test_zero_shot_nli_is_measured_in_every_language(data: Path, tiny_encoders: Path) -> None:

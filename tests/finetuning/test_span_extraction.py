@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
+from transformers.modeling_outputs import QuestionAnsweringModelOutput
 
 from hf_xsent.data.benchmarks.questions import Question, QuestionSet
 from hf_xsent.errors import RecipeError
@@ -87,9 +88,9 @@ def test_the_answer_is_the_text_of_the_best_span_of_all_windows(encoder_folders:
     class Knows(torch.nn.Module):
         device = torch.device("cpu")
 
-        def forward(self, input_ids: torch.Tensor, **_: torch.Tensor) -> SimpleNamespace:
+        def forward(self, input_ids: torch.Tensor, **_: torch.Tensor) -> QuestionAnsweringModelOutput:
             scores = (input_ids == wanted).float()
-            return SimpleNamespace(start_logits=scores, end_logits=scores)
+            return QuestionAnsweringModelOutput(start_logits=scores, end_logits=scores)
 
     questions = QuestionSet("mlqa", "en", "en", [_question("Paris"), replace(_question("bread"), id="id of Paris")])
     found = task.answers(Knows(), questions)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.trainer_utils import IntervalStrategy
 
+from hf_xsent.errors import ModelError
 from hf_xsent.files import is_local
 from hf_xsent.finetuning.settings import FineTuningSettings, FineTuningTrainingSettings, QuestionSettings
 from hf_xsent.models.batching import batches_by_length, evaluating, pad_rows
@@ -132,7 +133,10 @@ class FineTuner(SavingTrainer):
     def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> Any:
         """Compute the task's loss."""
         outputs = model(**{name: tensor for name, tensor in inputs.items() if name in MODEL_INPUTS})
-        return self.task.loss(outputs, inputs)
+        loss = self.task.loss(outputs, inputs)
+        if not loss.isfinite():
+            raise self.not_finite(f"loss is NaN or infinite ({loss.item():g})", self.state.global_step + 1)
+        return loss
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
@@ -172,4 +176,7 @@ def predictions(
     with evaluating(module):
         for numbers in batches_by_length([len(row["input_ids"]) for row in rows], TOKENS_PER_BATCH, description, "row"):
             batch = pad([rows[number] for number in numbers], padding)
-            yield numbers, model(**{name: tensor.to(model.device) for name, tensor in batch.items()})
+            outputs = model(**{name: tensor.to(model.device) for name, tensor in batch.items()})
+            if not all(tensor.isfinite().all() for tensor in outputs.values() if isinstance(tensor, Tensor)):
+                raise ModelError("outputs are NaN or infinite: the weights are damaged, or their training diverged")
+            yield numbers, outputs

@@ -25,6 +25,7 @@ from hf_xsent.runs.origin import Origin
 from hf_xsent.runs.run import UNFINISHED, Run, RunState, checkpoints_of
 from hf_xsent.training.callbacks import MetricsFile, ProgressBar, SaveAfterEpoch, StopOnSignal
 from hf_xsent.training.conflicts import FOLLOW_METRIC, schedule_options
+from hf_xsent.training.finite_trainer import FiniteTrainer
 from hf_xsent.training.hub_trainer import HubTrainer
 from hf_xsent.training.identity import identify_training
 from hf_xsent.training.resuming import (
@@ -40,7 +41,7 @@ from hf_xsent.training.resuming import (
 logger = logging.getLogger(__name__)
 
 
-class SavingTrainer(HubTrainer):
+class SavingTrainer(FiniteTrainer, HubTrainer):
     """Train in a `Run`; on SIGTERM or Ctrl-C, save a checkpoint and stop; log to a progress bar and a file of metrics.
 
     ``saves_run=False`` writes metrics only.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -19,7 +18,7 @@ from transformers.trainer_utils import IntervalStrategy, TrainOutput
 from hf_xsent.data.readers.in_memory import target_language_of
 from hf_xsent.data.sampling.collators import PairCollator
 from hf_xsent.data.sampling.mixing import ProcessBatches, TemperatureSampler
-from hf_xsent.errors import DataError, ModelError, RecipeError, TrainingError
+from hf_xsent.errors import DataError, ModelError, RecipeError
 from hf_xsent.evaluation.pairs import retrieval_by_language
 from hf_xsent.evaluation.task import Metrics
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -226,7 +225,7 @@ class AlignmentTrainer(RunTrainer):
             outputs = model(**inputs)
         if not outputs.loss.isfinite():
             each = ", ".join(f"{name} {loss.item():g}" for name, loss in outputs.losses.items())
-            raise self._not_finite(f"loss is NaN or infinite ({each})", self.state.global_step + 1)
+            raise self.not_finite(f"loss is NaN or infinite ({each})", self.state.global_step + 1)
         for name, loss in outputs.losses.items():
             self._sums[name] += loss
         self._batches += 1
@@ -273,7 +272,7 @@ class AlignmentTrainer(RunTrainer):
             except DataError as error:
                 if not self.state.global_step:
                     raise
-                raise self._not_finite("embeddings of dev pairs are NaN or infinite", self.state.global_step) from error
+                raise self.not_finite("embeddings of dev pairs are NaN or infinite", self.state.global_step) from error
 
     def create_optimizer(self, model: torch.nn.Module | None = None) -> torch.optim.Optimizer:
         """Build the Trainer's optimizer, with a separate learning rate for the objectives' heads."""
@@ -294,23 +293,11 @@ class AlignmentTrainer(RunTrainer):
         return optimizer
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
-        """Raise an error for NaN or infinite gradients before the weights change; fp16's scaler skips such steps."""
-        if grad_norm is None and self.model.config.freezes_encoder:  # without a slow walk over the frozen encoder
+        """Return the norm of the gradients, of a frozen encoder without a slow walk over its weights."""
+        if grad_norm is None and self.model.config.freezes_encoder:
             weights = self.model.trained_weights()
             grad_norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
-        norm = super()._get_grad_norm(model, grad_norm)
-        if norm is not None and not math.isfinite(float(norm)) and self.accelerator.scaler is None:
-            raise self._not_finite(f"gradients are NaN or infinite (norm {float(norm):g})", self.state.global_step + 1)
-        return norm
-
-    def _not_finite(self, what: str, step: int) -> TrainingError:
-        names = (name for name, weight in self.model.named_parameters() if not weight.isfinite().all())
-        first = next(names, None)
-        weights = "all weights are finite" if first is None else f"weights are NaN or infinite, {first} first"
-        return TrainingError(
-            f"step {step}: {what}; {weights}: lower the learning rate, and continue from the last checkpoint with "
-            "--resume_with_changes (from Python: train(allow_changes=True))"
-        )
+        return super()._get_grad_norm(model, grad_norm)
 
     def train_sampler(self) -> TemperatureSampler:
         """Return the sampler of the rows of an epoch, the same on all processes."""
