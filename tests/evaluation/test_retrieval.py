@@ -477,6 +477,6 @@ def test_a_query_with_a_zero_vector_finds_nothing_and_a_document_with_one_is_the
     assert all(pandas.isna(nothing[name]) for name in ("found", "found_id", "found_language", "rank"))
     assert (nothing["correct"], nothing["own_language"], nothing["ndcg"], nothing["mrr"]) == (False, False, 0, 0)
     assert evaluation.reports[0].groups["all"]["mrr"] == 25
-    assert "no text: the vector is zero (the right one: beyond 100)" in str(evaluation)
+    assert "no text: the vector is zero" in str(evaluation) and "beyond 100" not in str(evaluation)
     nearest = module.nearest_documents(np.array([[1.0, 0.0]]), ["", "far", "near"], range(3), model.encode, 3)
     assert nearest.tolist() == [[2, 1, 0]]

@@ -157,7 +157,7 @@ def code_at_end(name: str, target_language: str) -> str | None:
 
 
 def _may_be_region(code: str, before: str | None) -> bool:
-    """Return whether a code of two letters is of a pair after one of another language, as in pt-br-en and fr-en-ca."""
+    """Return whether two letters of a pair after another code may be a region, as in pt-br-en and fr-en-ca."""
     word = re.search("(?:^|[-_])([a-z]{2})[-_]$", before or "")
     return word is not None and len(code) == 2 and word[1] != code and language_of_tag(word[1]) is not None
 

@@ -90,8 +90,7 @@ class AlignmentTrainingArguments(TrainingSettings, CheckedArguments):  # type: i
 
     def __post_init__(self) -> None:
         """Check the values; disable load_best_model_at_end without dev or checkpoints."""
-        self._convert_numbers()
-        share: Any = self.share_of_start
+        share = plain(self.share_of_start)
         if share != AUTO and not (isinstance(share, int | float) and 0 <= share < 1):
             raise RecipeError(f"share_of_start {share!r} is not auto, or a number at least 0 and below 1")
         if "no" in (self.eval_strategy, self.save_strategy):

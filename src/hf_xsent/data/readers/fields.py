@@ -64,7 +64,7 @@ def stated_text(value: Any) -> str | None:
 
 
 def _is_missing(value: Any) -> bool:
-    """Return whether a value is none: NaN, False, or empty."""
+    """Return whether a value is missing: None, NaN, False, or empty."""
     return value != value or (not value and (isinstance(value, bool) or value != 0))
 
 
