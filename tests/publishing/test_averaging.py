@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,18 @@ def test_mixes_of_different_layers_are_not_averaged(tmp_path: Path, encoder_fold
         AutoTokenizer.from_pretrained(encoder_folders["bert"]).save_pretrained(tmp_path / str(layer))
     with pytest.raises(ModelError, match="different pooling, normalization, layers, prompts or tokenizers"):
         export_sentence_transformer(str(tmp_path / "1"), tmp_path / "mean", average=[str(tmp_path / "3")])
+
+
+def test_models_whose_tokenizers_normalize_differently_are_not_averaged(
+    tmp_path: Path, encoder_folders: dict[str, Path]
+) -> None:
+    shutil.copytree(encoder_folders["bert"], tmp_path / "other")
+    file = tmp_path / "other" / "tokenizer.json"
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    tokenizer["normalizer"] = None if tokenizer["normalizer"] else {"type": "Lowercase"}
+    file.write_text(json.dumps(tokenizer), encoding="utf-8")
+    with pytest.raises(ModelError, match="different pooling, normalization, layers, prompts or tokenizers"):
+        export_sentence_transformer(str(encoder_folders["bert"]), tmp_path / "mean", average=[str(tmp_path / "other")])
 
 
 @pytest.mark.parametrize("default", ["usual", None])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from hf_xsent.errors import ModelError
 from hf_xsent.models.embedder import SentenceEmbedder
@@ -34,5 +36,14 @@ def average_weights(embedder: SentenceEmbedder, name: str, others: Sequence[str]
 def _reading(embedder: SentenceEmbedder) -> tuple[object, ...]:
     """Return what equal weights must share besides names: how states are pooled, the layers, prompts and pieces."""
     config = embedder.model.config
-    layers = getattr(embedder.model, "layers", None)
-    return config.pooling, config.normalize, layers, embedder.role_prompts, embedder.tokenizer.get_vocab()
+    layers, linear_map = getattr(embedder.model, "layers", None), embedder.model.linear_map
+    activation = None if linear_map is None else type(linear_map.activation)
+    prompts = embedder.role_prompts
+    return config.pooling, config.normalize, layers, activation, prompts, _segmentation(embedder.tokenizer)
+
+
+def _segmentation(tokenizer: PreTrainedTokenizerBase) -> object:
+    """Return what splits texts into pieces; of a tokenizer in Python, only its pieces are known."""
+    if not tokenizer.is_fast:
+        return tokenizer.get_vocab()
+    return json.loads(tokenizer.backend_tokenizer.to_str()) | {"padding": None, "truncation": None}
