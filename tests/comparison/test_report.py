@@ -163,6 +163,16 @@ def test_a_score_that_the_first_method_lacks_has_a_column(tmp_path: Path):
     assert "| method | pooling | seeds | score of all | cosine with the start of all |" in text
 
 
+def test_a_score_that_only_one_group_has_is_a_column_of_that_group(tmp_path: Path):
+    run = Run(tmp_path, "one", "mean", None, UNTRAINED, {"retention": {}}, {"retention": "same"})
+    groups = {"all": {"score": 50.0}, "STS": {"score": 40.0}, "XQuAD-R": {"score": 60.0, "neighbours": 99.66}}
+    _write_scores(run, groups, {})
+    text = markdown(collect(Study("Neighbours", Budget(steps=20), (), run.tasks), [run]))
+    columns = ["score of all", "score of STS", "score of XQuAD-R", "same neighbours of XQuAD-R"]
+    assert f"| method | pooling | seeds | {' | '.join(columns)} |" in text
+    assert "| 50.00 | 40.00 | 60.00 | 99.66 |" in text
+
+
 def test_the_report_says_how_many_texts_were_cut(results: dict[str, Any]):
     assert "were cut" not in markdown(results)
     for run in results["runs"]:

@@ -91,6 +91,11 @@ def test_a_batch_without_the_column_is_named(encoder: Encoder, batch: Any) -> No
         encoder(batch)
 
 
+def test_a_single_sentence_is_no_list_of_characters(encoder: Encoder) -> None:
+    with pytest.raises(ModelError, match=r"encode takes a list of sentences, not str: use \[sentence\]"):
+        encoder.encode("Where is the station?")
+
+
 def test_a_lazy_frame_is_to_be_collected_first(encoder: Encoder) -> None:
     with pytest.raises(ModelError, match=r"a LazyFrame has no rows yet: give the frame that its collect\(\) returns"):
         encoder(pl.LazyFrame({"text": TEXTS}))

@@ -100,23 +100,30 @@ def _over_seeds(seeds: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str,
 
 
 def _task(name: str, options: Record, records: Sequence[Record]) -> dict[str, Any]:
-    """Describe a task and the columns of its table: all scores on the full set, and the main score of each group."""
+    """Describe a task and its columns: all scores on the full set; of groups, the main score and those not of all."""
     measured = [record["scores"][name] for record in records if name in record["scores"]]
     if not measured:
         return {"options": options, "columns": []}
     scores = measured[0]
     groups, main, headings = scores["groups"], TASKS[name].main_metric, TASKS[name].headings
     full = next(group for group in groups if groups[group] == groups.get("all", groups[group]))  # such as 36
-    known = {metric for of_run in measured for metric in of_run["groups"][full]} - {main, "pairs"}
-    others = [metric for metric in headings if metric in known]  # retention lacks some for runs of another width
+    known = {  # of any run: retention lacks some for runs of another width
+        group: {metric for of_run in measured for metric in of_run["groups"].get(group, {})} - {main, "pairs"}
+        for group in groups
+    }
     rest = [group for group in groups if groups[group] != groups[full]]
+    shown = {group: known[group] - (known[full] if group in rest else set()) for group in (full, *rest)}
     return {
         "options": options,
         "protocol": scores["protocol"],
         "headings": dict(headings),
         "main": main,
         "identity": scores["data_fingerprint"],
-        "columns": [*([full, metric] for metric in (main, *others)), *([group, main] for group in rest)],
+        "columns": [
+            [group, metric]
+            for group, metrics in shown.items()
+            for metric in (main, *(heading for heading in headings if heading in metrics))
+        ],
     }
 
 

@@ -106,6 +106,8 @@ class Encoder:
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return one embedding per sentence; without sentences, an array of 0 rows, whose width is the model's."""
+        if isinstance(sentences, str):
+            raise ModelError("encode takes a list of sentences, not str: use [sentence]")
         texts = list(sentences) or [_PROBES[0]]
         return as_array(self.open().encode(texts), len(texts))[: len(sentences)]
 
