@@ -28,6 +28,6 @@ class FiniteTrainer(Trainer):
         first = next(names, None)
         weights = "all weights are finite" if first is None else f"weights are NaN or infinite, {first} first"
         return TrainingError(
-            f"step {step}: {what}; {weights}: lower the learning rate, and continue from the last checkpoint with "
-            "--resume_with_changes (from Python: train(allow_changes=True))"
+            f"step {step}: {what}; {weights}: lower the learning rate; outside a study, --resume_with_changes "
+            "(from Python: train(allow_changes=True)) continues from the last checkpoint"
         )
