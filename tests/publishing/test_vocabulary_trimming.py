@@ -13,11 +13,13 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoTokenizer,
+    BertConfig,
+    BertModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
     RobertaConfig,
@@ -175,6 +177,39 @@ def test_the_number_of_pieces_is_at_most_the_given_one(tokenizer: PreTrainedToke
         choose_pieces(table, words, 5)
 
 
+@pytest.mark.parametrize("kind", ["bytes", "characters"])
+def test_added_tokens_that_are_built_by_merges_count_once(kind: str, pairs: Pairs) -> None:
+    tokenizer = _byte_tokenizer(pairs) if kind == "bytes" else _character_tokenizer(pairs, "end_of_word_suffix")
+    built = [piece for piece in tokenizer.get_vocab() if len(piece) > 4 and piece.isalpha()]
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in built])
+    table, words = PieceTable(tokenizer), word_shares(tokenizer, {"de": [source for source, _ in pairs]})
+    size = len(choose_pieces(table, words)) - 5
+    assert len(built) > 3
+    for least in (size, len(choose_pieces(table, {"a": 1.0}))):
+        _, old = trim_tokenizer(tokenizer, choose_pieces(table, words, least))
+        assert len(old) <= least
+
+
+def test_a_tokenizer_that_splits_no_words_has_the_length_of_its_texts(pairs: Pairs, tmp_path: Path) -> None:
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    sentences = [source for source, _ in pairs]
+    words = [f"▁{word}" for sentence in sentences for word in sentence.split()]
+    special = ["<pad>", "<unk>", "<mask>"]
+    tokenizer.train_from_iterator(words, trainers.BpeTrainer(vocab_size=300, special_tokens=special))
+    names = {f"{name[1:-1]}_token": name for name in special}
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **names)
+    config = BertConfig(vocab_size=len(fast), hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    BertModel(config).save_pretrained(tmp_path / "encoder")
+    fast.save_pretrained(tmp_path / "encoder")
+    report = trim_vocabulary(tmp_path / "encoder", tmp_path / "out", {"de": sentences}, pieces=100)
+    trimmed = AutoTokenizer.from_pretrained(tmp_path / "out")
+    lengths = [sum(len(each(text)["input_ids"]) for text in sentences) for each in (fast, trimmed)]
+    assert report.pieces[1] <= 100
+    assert report.lengthening == pytest.approx(lengths[1] / lengths[0], abs=1e-4)
+    assert report.lengthening > 1.1
+
+
 def test_texts_without_languages_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="texts takes a mapping"):
         trim_vocabulary("org/none", tmp_path / "trimmed", ["Ein Hund."])  # type: ignore[arg-type]
@@ -256,7 +291,7 @@ def test_the_vectors_stay(kind: str, encoder_folders: dict[str, Path], pairs: Pa
     assert len(AutoTokenizer.from_pretrained(tmp_path / "out")) == report.pieces[1] == plain.config.vocab_size
     assert plain.get_input_embeddings().weight.shape[0] == report.pieces[1] < report.pieces[0]
     assert report.weights[0] - report.weights[1] >= 32 * (report.pieces[0] - report.pieces[1])
-    assert report.pieces_per_word[0] == report.pieces_per_word[1]
+    assert report.lengthening == 1
 
 
 def _with_special_tokens_last(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
@@ -309,7 +344,7 @@ def test_the_command_reports_the_size(
     command = ["trim-vocab", str(model), "-o", str(tmp_path / "out"), "--pieces", "150"]
     command += ["--data", f"{tmp_path}/{{language}}.tsv", "--cache_dir", str(tmp_path / "cache")]
     assert main([*command, "--languages", "de"]) == 0
-    assert "pieces per word" in capsys.readouterr().out
+    assert "length of texts in pieces" in capsys.readouterr().out
     card = (tmp_path / "out" / "README.md").read_text("utf-8")
     assert "Languages: de, en.\nTraining took 8 steps of 4 pairs (2.00 epochs).\nThe vocabulary was trimmed to " in card
     assert "word pieces, by texts in de, en." in card

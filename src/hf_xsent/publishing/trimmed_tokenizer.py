@@ -98,8 +98,13 @@ class PieceTable:
         return parts
 
     def trim(self, selected: Collection[int]) -> tuple[Tokenizer, list[int]]:
-        """Return a tokenizer with the selected pieces, their parts and the required ones, and the old ids."""
-        old = sorted(self.required.union(*(self.with_parts(number) for number in selected)))
+        """Return a tokenizer with the selected pieces, their parts and the required ones, and the old ids.
+
+        Required ones have no parts: added tokens are cut out before words are segmented, unless a selected piece is
+        built from them.
+        """
+        required = self.required
+        old = sorted(required.union(*(self.with_parts(number) for number in selected if number not in required)))
         new = {number: place for place, number in enumerate(old)}
         model = dict(self.content["model"])
         if self.kind == "Unigram":

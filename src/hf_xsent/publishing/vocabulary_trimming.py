@@ -49,18 +49,18 @@ Words = dict[str, float]  # by pre-tokenized word: the sum over languages of the
 
 @dataclass(frozen=True)
 class TrimReport:
-    """Pieces, weights, and pieces per word of the texts, before and after trimming."""
+    """Pieces and weights before and after trimming; by what factor the texts have more pieces after it."""
 
     pieces: tuple[int, int]
     weights: tuple[int, int]
-    pieces_per_word: tuple[float, float]
+    lengthening: float
     output: str
 
     def __str__(self) -> str:
         rows: list[list[object]] = [
             ["pieces", *self.pieces],
             ["weights (millions)", *(count / 1e6 for count in self.weights)],
-            ["pieces per word", *self.pieces_per_word],
+            ["length of texts in pieces", 1.0, self.lengthening],
         ]
         return f"{Table(['', 'before', 'after'], rows)}\nthe trimmed model is in {self.output}"
 
@@ -89,10 +89,10 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     }
     tokenizer, old = trim_tokenizer(embedder.tokenizer, choose_pieces(table, words, settings.pieces, prompt_pieces))
     weights = embedder.model.encoder.num_parameters()
-    shares = [
-        _piece_shares(backend, words).sum() / sum(words.values())
+    before, after = (
+        _piece_shares(backend, words).sum()
         for backend in (table.trim(range(len(table)))[0], tokenizer.backend_tokenizer)
-    ]
+    )
     _select_rows(embedder.model, old)
     codes = {*texts, *([settings.target_language] if sources else ())} - {"und"}
     names = sorted(filter(language_of_tag, codes))  # texts in Python may have other names
@@ -107,7 +107,7 @@ def trim_vocabulary(settings: TrimSettings) -> TrimReport:
     return TrimReport(
         pieces=(len(table), len(old)),
         weights=(weights, embedder.model.encoder.num_parameters()),
-        pieces_per_word=(round(float(shares[0]), 4), round(float(shares[1]), 4)),
+        lengthening=round(float(after / before), 4) if before else 1.0,
         output=settings.output,
     )
 
