@@ -171,6 +171,40 @@ def test_bpe_that_llama_cpp_lacks_is_refused(
     assert writer.add_tokenizer_model.call_args_list == ([] if kind is None else [call(kind)])
 
 
+@pytest.mark.parametrize(
+    ("splitter", "options", "warned"),
+    [
+        (pre_tokenizers.BertPreTokenizer(), {"lowercase": False}, ""),
+        (pre_tokenizers.BertPreTokenizer(), {"lowercase": True}, "llama.cpp strips fewer marks than this tokenizer"),
+        (
+            pre_tokenizers.BertPreTokenizer(),
+            {"lowercase": False, "handle_chinese_chars": False},
+            "llama.cpp splits Chinese characters, which this tokenizer does not",
+        ),
+        (pre_tokenizers.WhitespaceSplit(), {"lowercase": False}, None),
+        (None, {"lowercase": False}, None),
+    ],
+)
+def test_wordpiece_that_llama_cpp_splits_otherwise_is_refused_or_warned_of(
+    splitter: pre_tokenizers.PreTokenizer | None,
+    options: dict[str, Any],
+    warned: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    backend = Tokenizer(models.WordPiece({"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "a": 3}, unk_token="[UNK]"))
+    backend.normalizer, backend.pre_tokenizer = normalizers.BertNormalizer(**options), splitter
+    backend.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[UNK]", unk_token="[UNK]")
+    with pytest.raises(ModelError, match="splits words otherwise") if warned is None else nullcontext():
+        add_tokenizer(MagicMock(), tokenizer, len(tokenizer))
+    assert [record.message.partition(":")[0] for record in caplog.records] == ([warned] if warned else [])
+
+
+def test_a_modernbert_with_biases_has_no_gguf_file() -> None:
+    with pytest.raises(ModelError, match="llama.cpp cannot compute a ModernBERT with biases"):
+        _add_settings(MagicMock(), ModernBertConfig(mlp_bias=True), {"max_length": 8, "pooling": "mean"})
+
+
 def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(MissingExtraError, match=r'pip install "hf-xsent\[gguf\]"'):

@@ -18,7 +18,7 @@ import yaml
 from card_facts import ENCODING as CARD_ENCODING
 from card_facts import rendered
 from huggingface_hub import ModelCard
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, BertTokenizer
 
 from hf_xsent import DapForSentenceEmbedding, evaluate, export_sentence_transformer, publish
 from hf_xsent.cli import main
@@ -158,6 +158,15 @@ def test_the_examples_of_a_card_are_in_its_languages(exported: Path) -> None:
     facts = replace(ModelFacts.read(exported), languages=["en", "tr", "sw"])
     card = str(render_card(facts, encoding_facts(exported), "org/mine"))
     assert "Prag treni" in card and "Mbwa analala" in card and "Der Zug" not in card and "mine news.tr.txt" in card
+
+
+def test_inputs_that_only_the_class_of_a_tokenizer_states_are_in_the_code(exported: Path, tmp_path: Path) -> None:
+    """BertTokenizer does not save its model_input_names."""
+    shutil.copytree(exported, tmp_path / "out")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
+    BertTokenizer({piece: number for number, piece in enumerate(pieces)}).save_pretrained(tmp_path / "out")
+    assert "model_input_names" not in json.loads((tmp_path / "out/tokenizer_config.json").read_text("utf-8"))
+    assert encoding_facts(tmp_path / "out")["token_types"] and not encoding_facts(exported)["token_types"]
 
 
 def test_the_card_of_an_encoder_of_the_hub_names_it(exported: Path, tmp_path: Path) -> None:

@@ -81,6 +81,9 @@ def test_the_default_prompt_precedes_each_sentence(
     folder = _export(encoder_folders["xlm-roberta"], tmp_path / "out", pooling="mean", max_length=12, **settings)
     monkeypatch.setattr(onnx, "load_onnxruntime", lambda: SimpleNamespace(InferenceSession=_TorchSession))
     vectors = onnx.OnnxEncoder(folder).encode(sentences)
+    assert onnx.OnnxEncoder(folder).encode([]).shape == (0, vectors.shape[1])
+    with pytest.raises(ModelError, match="encode takes a list of sentences, not str"):
+        onnx.OnnxEncoder(folder).encode(sentences[0])
     prompt = "the dog: " if settings.get("default_prompt_name") else ""
     embedder = SentenceEmbedder.from_pretrained(str(folder), device="cpu")
     np.testing.assert_allclose(vectors, embedder.encode([prompt + one for one in sentences], prompt=""), atol=1e-5)

@@ -153,6 +153,15 @@ def test_changes_that_are_allowed_are_recorded(run: Run, caplog: pytest.LogCaptu
     assert [one["step"] for one in _state(run)["changes"]] == [3, 6]
 
 
+def test_another_optimizer_does_not_read_the_state_of_the_first(run: Run) -> None:
+    run.start(max_steps=3)
+    with pytest.raises(
+        OutputError, match="a state of the optimizer adamw_torch_fused since step 3, which adafactor cannot"
+    ):
+        run.start("--resume_with_changes", optim="adafactor", max_steps=6)
+    assert run.start("--resume_with_changes", optim="adamw_torch", max_steps=6) is not None
+
+
 def test_a_change_that_the_optimizer_cannot_take_is_one_sentence(run: Run) -> None:
     run.start(max_steps=3)
     with pytest.raises(

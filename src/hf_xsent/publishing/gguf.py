@@ -118,6 +118,8 @@ def _add_settings(writer: Any, config: Any, settings: Mapping[str, Any]) -> None
     if config.model_type != "modernbert":
         writer.add_layer_norm_eps(config.layer_norm_eps)
         return
+    if config.attention_bias or config.mlp_bias or config.norm_bias:
+        raise ModelError("llama.cpp cannot compute a ModernBERT with biases: see --onnx")
     full, local = (config.rope_parameters[kind]["rope_theta"] for kind in ("full_attention", "sliding_attention"))
     period, regular = full_attention_period(config.layer_types)
     if not regular:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -14,12 +15,15 @@ from transformers import PreTrainedTokenizerBase
 from hf_xsent.errors import ModelError
 from hf_xsent.publishing.trimmed_tokenizer import PieceTable, word_splitter
 
+logger = logging.getLogger(__name__)
+
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6  # llama.cpp's types of tokens
 _WORD_START = "▁"
 _GAPS = 256  # how far behind the last used cell of the trie to look for free ones
 _CHARACTERS = range(1, sys.maxunicode + 1)
 _NO_TEXT = ("Cn", "Co", "Cs")  # categories of code points that are not assigned, private, or halves of a character
 _WORDS = "Two  ﬁne\nwords "
+_PUNCTUATED = ("it's  1,5\nunder_score", ["it", "'", "s", "1", ",", "5", "under", "_", "score"])  # and its words
 _SIDE = "|"  # a character that no combining mark composes with
 
 
@@ -86,6 +90,11 @@ def _add_wordpiece(
     writer: Any, tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], pieces: list[str], types: list[int]
 ) -> None:
     """Mark the pieces that start a word, instead of those that continue one."""
+    split, (text, words) = word_splitter(tokenizer, added_tokens=False), _PUNCTUATED
+    if split(text) != words:
+        raise ModelError("llama.cpp splits words otherwise than this WordPiece tokenizer: no GGUF file is possible")
+    if split("语言") != ["语", "言"]:
+        logger.warning("llama.cpp splits Chinese characters, which this tokenizer does not: other embeddings")
     prefix = content["model"]["continuing_subword_prefix"]
     special = [kind not in (_NORMAL, _USER_DEFINED) for kind in types]
     marked = [
@@ -98,9 +107,10 @@ def _add_wordpiece(
     normalizer = tokenizer.backend_tokenizer.normalizer
     lowercase = normalizer is not None and normalizer.normalize_str("A") == "a"
     writer.add_bool("tokenizer.ggml.normalizer.lowercase", lowercase)
-    writer.add_bool(
-        "tokenizer.ggml.normalizer.strip_accents", normalizer is not None and normalizer.normalize_str("é") == "e"
-    )
+    strips = normalizer is not None and normalizer.normalize_str("é") == "e"
+    writer.add_bool("tokenizer.ggml.normalizer.strip_accents", strips)
+    if strips:
+        logger.warning("llama.cpp strips fewer marks than this tokenizer: other embeddings of Korean, Hindi, Tamil, …")
 
 
 def _add_bpe(

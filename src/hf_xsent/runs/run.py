@@ -28,6 +28,7 @@ BITEXT_FILE = "bitext.json"  # how many pairs were read and removed
 _REPORTS = (RECIPE_FILE, BITEXT_FILE, RESULTS, TABLE)
 _BEFORE_RUNS = {CLAIM_FILE, METRICS_FILE, "features"}  # metrics of a run that saved nothing, and cached features
 _SHOWN = 8  # differences in an error
+_SAME_STATE = {"adamw_torch", "adamw_torch_fused"}  # optimizers that read the state of each other
 _ANOTHER_RUN = (
     "the output folder {} holds a run: continue it with --resume or replace it with --overwrite "
     "(of an AlignmentTrainer: train(resume_from_checkpoint=True) or train(overwrite=True))"
@@ -272,6 +273,12 @@ class Run:
     def _changes(self, earlier: RunState, identity: dict[str, Any], step: int) -> dict[str, tuple[Any, Any]]:
         """Return how an identity differs from the recorded one; raise an error unless changes are allowed."""
         changed = differences(earlier.identity, identity)
+        if step and "optim" in changed and not {*changed["optim"]} <= _SAME_STATE:
+            old, new = changed["optim"]
+            raise OutputError(
+                f"the run in {self.folder} has a state of the optimizer {_text(old)} since step {step}, which "
+                f"{_text(new)} cannot read: restore optim, or begin another run from a checkpoint's weights by --model"
+            )
         if changed and not self.allow_changes:
             shown = [f"{name} {_text(old)}, now {_text(new)}" for name, (old, new) in [*changed.items()][:_SHOWN]]
             more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""

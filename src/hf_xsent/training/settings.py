@@ -92,7 +92,7 @@ class DataSettings:
         None,
         "Dual pivot: cache the frozen encoder's layer sums in this folder, which runs may share; without it, "
         'OUTPUT_DIR/features. "none" disables the cache: the encoder runs in every step, as always with --variant '
-        "authors.",
+        "authors or --pooling mean.",
         results=False,
         local=True,
     )

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 DTYPES = ("float16", "float32")
 NO_FEATURES = (
     "features are sums over tokens, but layer_norm, dropout on the mix of layers and mean pooling need each token: "
-    "drop --features, so that the encoder runs in every step, or set --variant paper"
+    "drop --features, so that the encoder runs in every step, or set --variant paper and --pooling sum"
 )
 _NOT_COMPUTED = {"_name_or_path", "architectures", "dtype", "transformers_version", "hf_xsent"}  # of a config
 _BLOCK = 2048  # sentences; a killed run encodes at most this many again
