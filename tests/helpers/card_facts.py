@@ -25,6 +25,7 @@ ENCODING: dict[str, Any] = {
     **{
         "dtype": "float32",
         "token_types": False,
+        "truncates_left": False,
         "fast_tokenizer": True,
         "embedded_languages": [],
         "files": [],

@@ -19,7 +19,14 @@ PAGE = ROOT / "docs" / "serve.md"
 RESULTS = ROOT / "benchmarks" / "results" / "runtimes.json"
 FACTS = {
     **{"prompt": "", "pooling": "mean", "normalize": True, "max_length": 512, "dimensions": 384},
-    **{"dtype": "float32", "truncated": False, "pad_id": 1, "pad_token": "<pad>", "token_types": False},
+    **{
+        "dtype": "float32",
+        "truncated": False,
+        "pad_id": 1,
+        "pad_token": "<pad>",
+        "token_types": False,
+        "truncates_left": False,
+    },
 }
 HOW = {
     "sentence-transformers": "Reads everything from the folder: pooling, prompt, length, dimensions.",
@@ -101,7 +108,9 @@ A difference of token ids is no error of the export: the runtime's tokenizer dif
   two marks (o, U+0302, U+0301), Hangul jamo, and か with U+3099, where transformers does not.
 - **llama.cpp**, Unigram: `A` with four marks differs. With a tokenizer that merges spaces but does not strip them, and
   no prompt, strip the text. 11,228 sentences of Tatoeba in 112 languages have equal ids (multilingual-e5-small).
-- **llama.cpp**, WordPiece: it splits at U+0085, and reads `▁` in a text as the start of a word.
+- **llama.cpp**, WordPiece: it splits at U+0085, and reads `▁` in a text as the start of a word. Where a
+  tokenizer strips accents (uncased models), texts in Korean, Hindi, Tamil and other scripts with combining marks have
+  other ids and embeddings; so have Chinese ones, if it does not split Chinese characters. The export warns of both.
 - **llama.cpp**, q8_0: it needs a multiple of 32 dimensions, and more than 32.
 - **LangChain** replaces newlines by spaces.
 - **sentence-transformers 3 and 4** strip the text before they tokenize it: texts with spaces or newlines at the ends

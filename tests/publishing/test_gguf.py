@@ -200,6 +200,15 @@ def test_wordpiece_that_llama_cpp_splits_otherwise_is_refused_or_warned_of(
     assert [record.message.partition(":")[0] for record in caplog.records] == ([warned] if warned else [])
 
 
+def test_unigram_without_a_mark_before_the_text_has_no_gguf_file() -> None:
+    backend = Tokenizer(models.Unigram([("<unk>", 0.0), ("</s>", 0.0), ("a", -1.0)], unk_id=0))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    backend.post_processor = processors.BertProcessing(("</s>", 1), ("</s>", 1))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<unk>", unk_token="<unk>")
+    with pytest.raises(ModelError, match="llama.cpp adds ▁ before a text, and this tokenizer does not"):
+        add_tokenizer(MagicMock(), tokenizer, len(tokenizer))
+
+
 def test_a_modernbert_with_biases_has_no_gguf_file() -> None:
     with pytest.raises(ModelError, match="llama.cpp cannot compute a ModernBERT with biases"):
         _add_settings(MagicMock(), ModernBertConfig(mlp_bias=True), {"max_length": 8, "pooling": "mean"})

@@ -65,6 +65,7 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
         "embedded_languages": settings.get("languages") or [],
         "pad_id": encoder.pad_token_id or 0,
         "pad_token": tokenizer.pad_token,
+        "truncates_left": tokenizer.truncation_side == "left",
         "token_types": "token_type_ids" in tokenizer.model_input_names,
         "files": [file for file in SERVED_FILES if (Path(folder) / file).is_file()],
         "opened": read_json(str(folder), RUNTIMES_FILE, list),

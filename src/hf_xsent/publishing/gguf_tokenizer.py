@@ -65,6 +65,10 @@ def add_tokenizer(writer: Any, tokenizer: PreTrainedTokenizerBase, rows: int) ->
 def _add_unigram(
     writer: Any, tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], pieces: list[str], types: list[int]
 ) -> None:
+    if not word_splitter(tokenizer, added_tokens=False)("a")[0].startswith(_WORD_START):
+        raise ModelError(
+            f"llama.cpp adds {_WORD_START} before a text, and this tokenizer does not: no GGUF file is possible"
+        )
     scores = np.full(len(pieces), -1e4, dtype=np.float32)
     vocabulary = content["model"]["vocab"]
     scores[: len(vocabulary)] = [score for _, score in vocabulary]
