@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedTokenizerBase
+from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
 from transformers.trainer import TRAINER_STATE_NAME
 
 from hf_xsent.errors import OutputError
-from hf_xsent.models.loading import SETTINGS, load_tokenizer
+from hf_xsent.models.loading import SETTINGS
 from hf_xsent.models.saved_form import HEADS_FILE, RUNTIMES_FILE
 from hf_xsent.models.sentence_transformer_files import read_json, read_modules, stated_settings
 from hf_xsent.publishing.runtimes import SERVED_FILES
@@ -44,7 +45,8 @@ def has_fast_tokenizer(folder: str | Path) -> bool:
 def encoding_facts(folder: str | Path) -> dict[str, Any]:
     """Return how a saved model encodes, as its files state it: prompt, pooling, length, dimensions, tokenizer."""
     plain = "encoder_config" not in read_json(str(folder), "config.json")
-    tokenizer = load_tokenizer(str(folder))  # its files need not state what its class knows
+    tokenizer = read_json(str(folder), "tokenizer_config.json")
+    kind: Any = tokenizer_class_from_name(tokenizer.get("tokenizer_class", "")) or PreTrainedTokenizerBase
     encoder, settings = stated_settings(str(folder), AutoConfig.from_pretrained(folder))
     pooling, mixes_layers = settings["pooling"], settings["model_type"] == "dual-pivot"
     if mixes_layers and pooling == "mean":
@@ -64,9 +66,9 @@ def encoding_facts(folder: str | Path) -> dict[str, Any]:
         "plain": plain,
         "embedded_languages": settings.get("languages") or [],
         "pad_id": encoder.pad_token_id or 0,
-        "pad_token": tokenizer.pad_token,
-        "truncates_left": tokenizer.truncation_side == "left",
-        "token_types": "token_type_ids" in tokenizer.model_input_names,
+        "pad_token": str(tokenizer.get("pad_token", "")),
+        "truncates_left": tokenizer.get("truncation_side") == "left",
+        "token_types": "token_type_ids" in tokenizer.get("model_input_names", kind.model_input_names),
         "files": [file for file in SERVED_FILES if (Path(folder) / file).is_file()],
         "opened": read_json(str(folder), RUNTIMES_FILE, list),
     }
