@@ -160,6 +160,7 @@ def test_another_optimizer_does_not_read_the_state_of_the_first(run: Run) -> Non
     ):
         run.start("--resume_with_changes", optim="adafactor", max_steps=6)
     assert run.start("--resume_with_changes", optim="adamw_torch", max_steps=6) is not None
+    assert run.start("--resume_with_changes", optim="sgd", max_steps=9) is not None
 
 
 def test_a_change_that_the_optimizer_cannot_take_is_one_sentence(run: Run) -> None:

@@ -107,12 +107,12 @@ def _task(name: str, options: Record, records: Sequence[Record]) -> dict[str, An
     scores = measured[0]
     groups, main, headings = scores["groups"], TASKS[name].main_metric, TASKS[name].headings
     full = next(group for group in groups if groups[group] == groups.get("all", groups[group]))  # such as 36
-    known = {  # of any run: retention lacks some for runs of another width
+    known = {  # of any run: retention lacks the cosine for runs of another width
         group: {metric for of_run in measured for metric in of_run["groups"].get(group, {})} - {main, "pairs"}
         for group in groups
     }
     rest = [group for group in groups if groups[group] != groups[full]]
-    shown = {group: known[group] - (known[full] if group in rest else set()) for group in (full, *rest)}
+    shown = {full: known[full], **{group: known[group] - known[full] for group in rest}}
     return {
         "options": options,
         "protocol": scores["protocol"],

@@ -15,7 +15,7 @@ import torch
 from hf_xsent.errors import ModelError
 from hf_xsent.files import digest, is_local
 from hf_xsent.models.embedder import SentenceEmbedder
-from hf_xsent.models.text_encoder import SupportsEncode, as_array, refuse_single
+from hf_xsent.models.text_encoder import SupportsEncode, as_array, refuse_single_sentence
 from hf_xsent.runs.identity import identify_model
 from hf_xsent.settings.common import EncodingSettings
 
@@ -106,7 +106,7 @@ class Encoder:
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return one embedding per sentence; without sentences, an array of 0 rows, whose width is the model's."""
-        refuse_single(sentences)
+        refuse_single_sentence(sentences)
         texts = list(sentences) or [_PROBES[0]]
         return as_array(self.open().encode(texts), len(texts))[: len(sentences)]
 

@@ -192,7 +192,7 @@ class TextEncoder(SentenceTransformerMethods):
         into: Sequence[np.ndarray] | None = None,
     ) -> list[np.ndarray]:
         """Return embeddings for each view from one pass through the encoder; fill the arrays ``into`` if given."""
-        refuse_single(sentences)
+        refuse_single_sentence(sentences)
         self.check_views(views)
         ids = self._tokenize(sentences if isinstance(sentences, Sequence) else list(sentences))
         vectors = [np.empty((len(ids), self.width), np.float32) for _ in views] if into is None else list(into)
@@ -263,7 +263,7 @@ def check_finite(vectors: np.ndarray, precision: str, name: Callable[[int], str]
             )
 
 
-def refuse_single(sentences: object) -> None:
+def refuse_single_sentence(sentences: object) -> None:
     """Raise an error for a sentence in place of a list, whose characters would be encoded."""
     if isinstance(sentences, str) or not isinstance(sentences, Iterable):
         raise ModelError(f"encode takes a list of sentences, not {type(sentences).__name__}: use [sentence]")

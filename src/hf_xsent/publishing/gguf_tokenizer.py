@@ -23,7 +23,8 @@ _GAPS = 256  # how far behind the last used cell of the trie to look for free on
 _CHARACTERS = range(1, sys.maxunicode + 1)
 _NO_TEXT = ("Cn", "Co", "Cs")  # categories of code points that are not assigned, private, or halves of a character
 _WORDS = "Two  ﬁne\nwords "
-_PUNCTUATED = ("it's  1,5\nunder_score", ["it", "'", "s", "1", ",", "5", "under", "_", "score"])  # and its words
+_PUNCTUATED = "it's  1,5\nunder_score"
+_PUNCTUATED_WORDS = ["it", "'", "s", "1", ",", "5", "under", "_", "score"]  # as llama.cpp splits it for WordPiece
 _SIDE = "|"  # a character that no combining mark composes with
 
 
@@ -94,11 +95,13 @@ def _add_wordpiece(
     writer: Any, tokenizer: PreTrainedTokenizerBase, content: Mapping[str, Any], pieces: list[str], types: list[int]
 ) -> None:
     """Mark the pieces that start a word, instead of those that continue one."""
-    split, (text, words) = word_splitter(tokenizer, added_tokens=False), _PUNCTUATED
-    if split(text) != words:
+    split = word_splitter(tokenizer, added_tokens=False)
+    if split(_PUNCTUATED) != _PUNCTUATED_WORDS:
         raise ModelError("llama.cpp splits words otherwise than this WordPiece tokenizer: no GGUF file is possible")
     if split("语言") != ["语", "言"]:
-        logger.warning("llama.cpp splits Chinese characters, which this tokenizer does not: other embeddings")
+        logger.warning(
+            "llama.cpp splits Chinese characters, which this tokenizer does not: for Chinese texts, use --onnx"
+        )
     prefix = content["model"]["continuing_subword_prefix"]
     special = [kind not in (_NORMAL, _USER_DEFINED) for kind in types]
     marked = [
@@ -114,7 +117,9 @@ def _add_wordpiece(
     strips = normalizer is not None and normalizer.normalize_str("é") == "e"
     writer.add_bool("tokenizer.ggml.normalizer.strip_accents", strips)
     if strips:
-        logger.warning("llama.cpp strips fewer marks than this tokenizer: other embeddings of Korean, Hindi, Tamil, …")
+        logger.warning(
+            "llama.cpp strips fewer marks than this tokenizer: for texts in Korean, Hindi, Tamil, …, use --onnx"
+        )
 
 
 def _add_bpe(

@@ -24,7 +24,7 @@ from hf_xsent.files import writing
 from hf_xsent.models.batching import batches_by_length
 from hf_xsent.models.loading import load_encoder, load_tokenizer
 from hf_xsent.models.sentence_transformer_files import read_map, read_modules
-from hf_xsent.models.text_encoder import named_prompts, refuse_single
+from hf_xsent.models.text_encoder import named_prompts, refuse_single_sentence
 from hf_xsent.publishing.export_folder import check_export
 from hf_xsent.publishing.runtimes import ONNX, ONNX_INT8, OPENVINO
 from hf_xsent.settings.convert import converting
@@ -45,7 +45,7 @@ class OnnxEncoder:
 
     def encode(self, sentences: Sequence[str], prompt: str | None = None) -> np.ndarray:
         """Return N × d float32 embeddings; row i is that of sentence i, by default after the default prompt."""
-        refuse_single(sentences)
+        refuse_single_sentence(sentences)
         prompt, encoded = self.prompt if prompt is None else prompt, list(sentences) or [""]
         rows: list[Any] = [None] * len(encoded)
         for batch in batches_by_length([len(sentence) for sentence in encoded], _CHARACTERS_PER_BATCH):

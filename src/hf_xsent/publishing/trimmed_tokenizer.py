@@ -100,8 +100,8 @@ class PieceTable:
     def trim(self, selected: Collection[int]) -> tuple[Tokenizer, list[int]]:
         """Return a tokenizer with the selected pieces, their parts and the required ones, and the old ids.
 
-        Required ones have no parts: added tokens are cut out before words are segmented, unless a selected piece is
-        built from them.
+        Required pieces add no parts, since added tokens are cut out before words are segmented. A selected piece that
+        is built from one adds its parts itself.
         """
         required = self.required
         old = sorted(required.union(*(self.with_parts(number) for number in selected if number not in required)))

@@ -273,7 +273,8 @@ class Run:
     def _changes(self, earlier: RunState, identity: dict[str, Any], step: int) -> dict[str, tuple[Any, Any]]:
         """Return how an identity differs from the recorded one; raise an error unless changes are allowed."""
         changed = differences(earlier.identity, identity)
-        if step and "optim" in changed and not {*changed["optim"]} <= _SAME_STATE:
+        optimizers = {*changed.get("optim", ())}
+        if step and "sgd" not in optimizers and not optimizers <= _SAME_STATE:  # SGD neither has nor reads a state
             old, new = changed["optim"]
             raise OutputError(
                 f"the run in {self.folder} has a state of the optimizer {_text(old)} since step {step}, which "
